@@ -1,65 +1,137 @@
 //! Bodies of requests. Input: bytes with a content type. Output: objects, patches and options, with fields that the schema
 //! does not know refused, reported or dropped as the client wants. It must not know verbs.
 
+mod json;
+mod yaml;
+
 use serde_json::Value;
 
-use crate::halt::{Halt, Status};
-use crate::request::Request;
-use crate::resource::{Resource, group_version};
+use crate::halt::{Cause, Halt, Status};
+use crate::request::{Method, Request};
+use crate::resource::{Resource, built_in, group_version};
 use crate::rest::Context;
 
-fn media_type(request: &Request) -> &str {
-    request.header("content-type").unwrap_or("application/json").split(';').next().unwrap_or_default().trim()
+/// The largest body, as in the API server.
+const MAX_BYTES: usize = 3 * 1024 * 1024;
+/// The longest name of a field manager.
+const MAX_MANAGER_BYTES: usize = 128;
+/// How much of a body a message shows.
+const MAX_SUMMARY_BYTES: usize = 30;
+const STRICT: &str = "strict decoding error: ";
+const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// The content type of a body without its parameters.
+pub(crate) fn media_type(request: &Request) -> &str {
+    request.header("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim()
+}
+
+/// That a body's content type is not one of those.
+pub(crate) fn unsupported(known: &[&str]) -> Status {
+    let known = known.join(", ");
+    let message = format!("the body of the request was in an unknown format - accepted media types include: {known}");
+    Status::unsupported_media_type(message)
+}
+
+/// Refuses a body that is too large.
+fn bytes(request: &Request) -> Result<&[u8], Halt> {
+    if request.body.len() > MAX_BYTES {
+        let message = format!("Request entity too large: limit is {MAX_BYTES}");
+        return Err(Status { code: 413, reason: "RequestEntityTooLarge", message, details: None }.into());
+    }
+    Ok(&request.body)
 }
 
 /// An object in JSON or YAML. Fields that are missing in it say the request's kind.
-pub(crate) fn object(request: &Request, resource: &Resource, _context: &Context<'_>) -> Result<Value, Halt> {
-    let mut object = match media_type(request) {
-        "application/json" | "" | "*/*" => json(&request.body)?,
-        "application/yaml" | "text/yaml" => yaml(request)?,
-        other => {
-            let known = "application/json, application/yaml";
-            let message = format!(
-                "the body of the request was in an unknown format - accepted media types include: {known} (it was {other})"
-            );
-            return Err(Status::unsupported_media_type(message).into());
-        }
+pub(crate) fn object(request: &Request, resource: &Resource, context: &Context<'_>) -> Result<Value, Halt> {
+    let is_yaml = match media_type(request) {
+        "application/json" | "" | "*/*" => false,
+        "application/yaml" => true,
+        _ => return Err(unsupported(&MEDIA_TYPES).into()),
     };
+    let bytes = bytes(request)?;
+    check_options(request, None)?;
+    let read = if is_yaml { yaml::read(bytes) } else { json::read(bytes).map(|document| (document, Vec::new())) };
+    let unrecognized = |why: String| -> Halt {
+        let kind = &resource.kind;
+        let summary = summary(bytes);
+        let message = format!("the object provided is unrecognized (must be of type {kind}): {why} ({summary})");
+        Status::bad_request(message).into()
+    };
+    let parse = |why| unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
+    let (document, mut faults) =
+        read.map_err(if is_yaml { &unrecognized as &dyn Fn(String) -> Halt } else { &parse })?;
+    faults.extend(document.duplicates.iter().map(|path| format!("duplicate field {path:?}")));
+    let mut object = document.value;
     if !object.is_object() {
-        let message = "the object provided is unrecognized (must be of type Object)";
-        return Err(Status::bad_request(message).into());
+        let kind = crate::patch::kind(&object);
+        // Go names the type that it wants to read.
+        let wanted =
+            r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+        return Err(parse(format!("json: cannot unmarshal {kind} into Go value of type {wanted}")));
     }
-    // A typed endpoint knows what its body is; custom resources must say it.
+    if resource.custom.is_some() && object["kind"].as_str().unwrap_or_default().is_empty() {
+        let text = String::from_utf8_lossy(bytes);
+        return Err(unrecognized(format!("Object 'Kind' is missing in '{text}'")));
+    }
     if resource.custom.is_none() {
-        for (key, value) in [("apiVersion", resource.api_version()), ("kind", resource.kind.to_string())] {
-            if object[key].as_str().unwrap_or_default().is_empty() {
-                object[key] = value.into();
-            }
-        }
+        complete_kind(&mut object, resource);
+    }
+    if !faults.is_empty() {
+        // All faults are named at once, and then those of the schema are not looked for again.
+        let unknown = resource.schema().prune(&mut object);
+        faults.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
+        report(request, resource, &object, &faults, context)?;
     }
     Ok(object)
 }
 
-fn json(bytes: &[u8]) -> Result<Value, Halt> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        let message = format!("the object provided is unrecognized (must be of type JSON): {error}");
-        Status::bad_request(message).into()
-    })
+/// A typed endpoint knows what its body is; custom resources must say it.
+fn complete_kind(object: &mut Value, resource: &Resource) {
+    for (key, value) in [("apiVersion", resource.api_version()), ("kind", resource.kind.to_string())] {
+        if object[key].as_str().unwrap_or_default().is_empty() {
+            object[key] = value.into();
+        }
+    }
+}
+
+/// The beginning of a body in a message.
+fn summary(bytes: &[u8]) -> String {
+    let shown = bytes.get(..MAX_SUMMARY_BYTES).unwrap_or(bytes);
+    let more = if bytes.len() > shown.len() { " ..." } else { "" };
+    match bytes.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + more,
+    }
 }
 
 /// A patch in JSON.
 pub(crate) fn patch(request: &Request) -> Result<Value, Halt> {
-    let patch: Result<Value, _> = serde_json::from_slice(&request.body);
-    patch.map_err(|error| Status::bad_request(format!("error decoding patch: {error}")).into())
+    patch_document(request).map(|document| document.value)
+}
+
+fn patch_document(request: &Request) -> Result<json::Document, Halt> {
+    json::read(bytes(request)?).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")).into())
+}
+
+/// A patch in JSON, with what is said of the fields that it has twice.
+pub(crate) fn checked_patch(request: &Request) -> Result<(Value, Vec<String>), Halt> {
+    let document = patch_document(request)?;
+    let prefix = if document.value.is_array() { "json patch " } else { "" };
+    let faults = document.duplicates.iter().map(|path| format!("{prefix}duplicate field {path:?}")).collect();
+    Ok((document.value, faults))
 }
 
 /// A document in YAML, which JSON is too.
 pub(crate) fn yaml(request: &Request) -> Result<Value, Halt> {
-    if let Ok(value) = serde_json::from_slice(&request.body) {
-        return Ok(value);
-    }
-    let text = std::str::from_utf8(&request.body).map_err(|error| Status::bad_request(error.to_string()))?;
-    serde_saphyr::from_str(text).map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")).into())
+    applied(request).map(|(value, _)| value)
+}
+
+/// An applied object, with what a strict reading finds in it: fields that are there twice.
+pub(crate) fn applied(request: &Request) -> Result<(Value, Vec<String>), Halt> {
+    let read = yaml::read(bytes(request)?);
+    let (document, faults) = read.map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
+    Ok((document.value, faults))
 }
 
 /// The options in the body of a deletion; empty without a body.
@@ -69,29 +141,39 @@ pub(crate) fn delete_options(request: &Request) -> Result<Value, Halt> {
 
 /// Refuses an object of another kind than the path's.
 pub(crate) fn check_kind(object: &Value, resource: &Resource) -> Result<(), Halt> {
-    let (kind, api_version) =
-        (object["kind"].as_str().unwrap_or_default(), object["apiVersion"].as_str().unwrap_or_default());
-    if kind == &*resource.kind && api_version == resource.api_version() {
+    let text = |key: &str| object[key].as_str().unwrap_or_default();
+    let (kind, api_version, wanted) = (text("kind"), text("apiVersion"), resource.api_version());
+    if kind == &*resource.kind && api_version == wanted {
         return Ok(());
     }
-    if kind.is_empty() {
-        return Err(Status::bad_request("Object 'Kind' is missing in the body of the request").into());
-    }
-    if api_version.is_empty() {
-        return Err(Status::bad_request("Object 'apiVersion' is missing in the body of the request").into());
-    }
     let (group, version) = group_version(api_version);
-    if kind == &*resource.kind && group == &*resource.group && version != &*resource.version {
-        let message = format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({})",
-            resource.api_version()
-        );
-        return Err(Status::bad_request(message).into());
+    let registered =
+        |resource: &Resource| *resource.group == *group && *resource.version == *version && *resource.kind == *kind;
+    if resource.custom.is_none() {
+        let unknown = if !built_in().values().any(|resource| registered(resource)) {
+            let scheme = "pkg/api/legacyscheme/scheme.go:30";
+            Some(format!("no kind {kind:?} is registered for version {api_version:?} in scheme {scheme:?}"))
+        } else if kind != &*resource.kind || group != &*resource.group {
+            let short =
+                |group: &str| group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core").to_owned();
+            let into = format!("{}.{}", short(&resource.group), resource.kind);
+            Some(format!("converting ({version}.{kind}) to ({into}): unknown conversion"))
+        } else {
+            None
+        };
+        if let Some(why) = unknown {
+            let wanted = &resource.kind;
+            let message = format!("{kind} in version {version:?} cannot be handled as a {wanted}: {why}");
+            return Err(Status::bad_request(message).into());
+        }
+    } else if api_version == wanted {
+        let message = format!("Invalid value: {kind:?}: must be {}", resource.kind);
+        let cause = Cause { reason: "FieldValueInvalid", message, field: "kind".to_owned() };
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        return Err(Status::invalid(&resource.group, &resource.kind, name, &[cause]).into());
     }
-    let message = format!(
-        "{kind} in version {version:?} cannot be handled as a {}: no kind {kind:?} is registered for version {api_version:?}",
-        resource.kind
-    );
+    let message =
+        format!("the API version in the data ({api_version}) does not match the expected API version ({wanted})");
     Err(Status::bad_request(message).into())
 }
 
@@ -104,28 +186,122 @@ pub(crate) fn unknown_fields(
     context: &Context<'_>,
 ) -> Result<(), Halt> {
     let unknown = resource.schema().prune(object);
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    match request.parameter("fieldValidation").unwrap_or("Warn") {
+    let faults: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+    report(request, resource, object, &faults, context)
+}
+
+fn report(
+    request: &Request,
+    resource: &Resource,
+    object: &Value,
+    faults: &[String],
+    context: &Context<'_>,
+) -> Result<(), Halt> {
+    match request.parameter("fieldValidation").unwrap_or_default() {
         "Ignore" => {}
-        "Strict" => {
-            let words: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-            let (kind, version) = (&resource.kind, &resource.version);
-            let message = if resource.custom.is_some() {
-                format!(
-                    "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {}",
-                    words.join(", ")
-                )
-            } else {
-                format!(
-                    "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {}",
-                    words.join(", ")
-                )
-            };
+        "Strict" if !faults.is_empty() => {
+            let faults = faults.join(", ");
+            let kind = object["kind"].as_str().unwrap_or_default();
+            let version = group_version(object["apiVersion"].as_str().unwrap_or_default()).1;
+            let wanted = &resource.kind;
+            let message = format!("{kind} in version {version:?} cannot be handled as a {wanted}: {STRICT}{faults}");
             return Err(Status::bad_request(message).into());
         }
-        _ => unknown.iter().for_each(|path| context.warn(format!("unknown field {path:?}"))),
+        _ => warn(faults, context),
     }
     Ok(())
 }
+
+/// Warns of faults: YAML's come as a block of lines.
+fn warn(faults: &[String], context: &Context<'_>) {
+    for line in faults.iter().flat_map(|fault| fault.lines()).map(str::trim) {
+        if !line.is_empty() && !line.ends_with("unmarshal errors:") {
+            context.warn(line);
+        }
+    }
+}
+
+/// What is unknown in a patched object, or twice in its patch, is refused or reported as the client wants.
+pub(crate) fn patched(
+    request: &Request,
+    resource: &Resource,
+    object: &mut Value,
+    mut faults: Vec<String>,
+    context: &Context<'_>,
+) -> Result<(), Halt> {
+    let shown = object.to_string();
+    faults.extend(resource.schema().prune(object).iter().map(|path| format!("unknown field {path:?}")));
+    match request.parameter("fieldValidation").unwrap_or_default() {
+        "Ignore" => {}
+        "Strict" if !faults.is_empty() => {
+            let message = format!("Invalid value: {shown:?}: {STRICT}{}", faults.join(", "));
+            let cause = Cause { reason: "FieldValueInvalid", message, field: "patch".to_owned() };
+            return Err(Status::invalid("", "", "", &[cause]).into());
+        }
+        _ => warn(&faults, context),
+    }
+    Ok(())
+}
+
+/// What an applied object has twice is refused or reported as the client wants.
+pub(crate) fn applied_faults(request: &Request, faults: &[String], context: &Context<'_>) -> Result<(), Halt> {
+    match request.parameter("fieldValidation").unwrap_or_default() {
+        "Ignore" => {}
+        "Strict" if !faults.is_empty() => {
+            let message = format!("error strict decoding YAML: {}", faults.join(", "));
+            return Err(Status::bad_request(message).into());
+        }
+        _ => warn(faults, context),
+    }
+    Ok(())
+}
+
+/// Checks the query parameters of a write. `applies` says of a patch whether it is one of server-side apply.
+pub(crate) fn check_options(request: &Request, applies: Option<bool>) -> Result<(), Halt> {
+    let cause = |reason, message: String, field: &str| Cause { reason, message, field: field.to_owned() };
+    let manager = request.parameter("fieldManager").unwrap_or_default();
+    let mut causes = Vec::new();
+    if applies == Some(true) && manager.is_empty() {
+        let message = "Required value: is required for apply patch".to_owned();
+        causes.push(cause("FieldValueRequired", message, "fieldManager"));
+    }
+    if applies == Some(false) && request.parameter("force").is_some_and(|force| !force.is_empty()) {
+        let message = "Forbidden: may not be specified for non-apply patch".to_owned();
+        causes.push(cause("FieldValueForbidden", message, "force"));
+    }
+    if manager.len() > MAX_MANAGER_BYTES {
+        let message = format!("Too long: may not be more than {MAX_MANAGER_BYTES} bytes");
+        causes.push(cause("FieldValueTooLong", message, "fieldManager"));
+    }
+    for (at, found) in manager.char_indices().filter(|(_, found)| found.is_control()) {
+        let message =
+            format!("Invalid value: {manager:?}: invalid character U+{:04X} (at position {at})", u32::from(found));
+        causes.push(cause("FieldValueInvalid", message, "fieldManager"));
+    }
+    let dry_runs: Vec<&str> =
+        request.query.iter().filter(|(key, _)| key == "dryRun").map(|(_, value)| value.as_str()).collect();
+    if dry_runs.iter().any(|value| *value != "All") {
+        let values = serde_json::to_string(&dry_runs).expect("strings are JSON");
+        let message = format!("Unsupported value: {values}: supported values: \"All\"");
+        causes.push(cause("FieldValueNotSupported", message, "dryRun"));
+    }
+    let validation = request.parameter("fieldValidation").unwrap_or_default();
+    if !matches!(validation, "" | "Ignore" | "Strict" | "Warn") {
+        let known = r#""", "Ignore", "Strict", "Warn""#;
+        let message = format!("Unsupported value: {validation:?}: supported values: {known}");
+        causes.push(cause("FieldValueNotSupported", message, "fieldValidation"));
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let kind = match request.method {
+        Method::Post => "CreateOptions",
+        Method::Put => "UpdateOptions",
+        Method::Patch => "PatchOptions",
+        _ => "DeleteOptions",
+    };
+    Err(Status::invalid("meta.k8s.io", kind, "", &causes).into())
+}
+
+#[cfg(test)]
+mod tests;

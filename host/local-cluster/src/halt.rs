@@ -211,8 +211,12 @@ impl Status {
     pub fn to_json(&self) -> Value {
         let mut value = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        // An error that the API server did not foresee has none.
+        if !self.reason.is_empty() {
+            value["reason"] = self.reason.into();
+        }
         if let Some(details) = &self.details {
             value["details"] = details.clone();
         }

@@ -124,11 +124,23 @@ fn refusal(status: &Status) -> Response {
     response
 }
 
+/// How much of a user agent names a field manager.
+const MAX_MANAGER_BYTES: usize = 128;
+
 /// The field manager: as the client says, or the first part of its user agent.
 fn manager(request: &Request) -> String {
-    let said = request.parameter("fieldManager").filter(|name| !name.is_empty());
-    let agent = || request.header("user-agent").and_then(|agent| agent.split('/').next());
-    said.or_else(agent).unwrap_or("unknown").to_owned()
+    if let Some(said) = request.parameter("fieldManager").filter(|name| !name.is_empty()) {
+        return said.to_owned();
+    }
+    let agent = request.header("user-agent").and_then(|agent| agent.split('/').next()).unwrap_or_default();
+    let mut name = String::new();
+    for letter in agent.chars().filter(|letter| !letter.is_control()) {
+        if name.len() + letter.len_utf8() > MAX_MANAGER_BYTES {
+            break;
+        }
+        name.push(letter);
+    }
+    name
 }
 
 fn respond(cluster: &mut Cluster, request: &Request, context: &mut Context<'_>) -> Result<Response, Halt> {
@@ -160,7 +172,7 @@ fn objects(
     };
     access::authorize(cluster, context, &attributes)?;
     served(&attributes, address)?;
-    context.dry_run = dry_run(request)?;
+    context.dry_run = dry_run(request);
     if let Some(warning) = attributes.resource.custom.as_ref().and_then(|version| version.deprecated.as_ref()) {
         context.warn(warning);
     }
@@ -213,15 +225,9 @@ fn served(attributes: &Attributes, address: &Address<'_>) -> Result<(), Halt> {
     Ok(())
 }
 
-fn dry_run(request: &Request) -> Result<bool, Halt> {
-    match request.parameter("dryRun") {
-        None | Some("") => Ok(false),
-        Some("All") => Ok(true),
-        Some(other) => {
-            let message = format!("Invalid value: [{other:?}]: supported values: \"All\"");
-            Err(Status::bad_request(message).into())
-        }
-    }
+/// Whether the client wants nothing to be kept. The verbs refuse other values than `All`.
+fn dry_run(request: &Request) -> bool {
+    request.parameter("dryRun").is_some_and(|value| !value.is_empty())
 }
 
 /// The objects that an API server makes when it starts.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Attributes, Context, one, output};
+use super::{Attributes, Context, Update, one, output};
 use crate::halt::{Cause, Halt, Status};
 use crate::managed_fields::{self, Operation};
 use crate::request::{Request, Response};
@@ -37,17 +37,30 @@ pub(crate) fn create(
     cluster: &mut Cluster,
     context: &Context<'_>,
     attributes: &Attributes,
+    object: Value,
+) -> Result<Arc<Object>, Halt> {
+    create_as(cluster, context, attributes, object, Update::Whole)
+}
+
+/// Creates an object; of one that is applied, the managed fields are set already.
+pub(super) fn create_as(
+    cluster: &mut Cluster,
+    context: &Context<'_>,
+    attributes: &Attributes,
     mut object: Value,
+    how: Update,
 ) -> Result<Arc<Object>, Halt> {
     let resource = &attributes.resource;
     name(cluster, attributes, &mut object)?;
     system_fields(cluster, context, &mut object);
     resource.schema().default(&mut object);
     strategy::default(resource, &mut object);
-    strategy::prepare_create(cluster, context, resource, &mut object)?;
-    managed_fields::update(resource, None, &mut object, &context.manager, Operation::Update, "", context.now);
+    if how == Update::Whole {
+        managed_fields::update(resource, None, &mut object, &context.manager, Operation::Update, "", context.now);
+    }
     admission::mutate(cluster, context, attributes, &mut object, None)?;
     strategy::default(resource, &mut object);
+    strategy::prepare_create(cluster, context, resource, &mut object)?;
     finish(cluster, context, attributes, object)
 }
 
@@ -73,7 +86,6 @@ fn finish(
     let object = definition::for_storage(cluster, resource, object)?;
     let stored = cluster.store.put(&resource.storage, object);
     definition::changed(cluster, resource, &stored);
-    strategy::created(cluster, context, resource, &stored)?;
     Ok(stored)
 }
 
@@ -90,7 +102,7 @@ fn name(cluster: &mut Cluster, attributes: &Attributes, object: &mut Value) -> R
     }
     if resource.namespaced {
         object["metadata"]["namespace"] = attributes.namespace.clone().into();
-        strategy::namespace_is_open(cluster, resource, &attributes.namespace)?;
+        strategy::namespace_is_open(cluster, resource, &attributes.namespace, object)?;
     }
     let base = object["metadata"]["generateName"].as_str().unwrap_or_default().to_owned();
     if object["metadata"]["name"].as_str().unwrap_or_default().is_empty() {

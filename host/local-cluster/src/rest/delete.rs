@@ -107,7 +107,7 @@ pub(crate) fn delete(
     let mut object = stored.value.clone();
     propagate(resource, &mut object, options.propagation);
     let grace = strategy::grace(cluster, resource, &object, options.grace_seconds);
-    let waits = !finalizers(&object).is_empty() || grace > 0;
+    let waits = !finalizers(&object).is_empty() || grace > 0 || !strategy::may_vanish(&object);
     let marked = stored.terminates();
     if !waits {
         return Ok((remove(cluster, context, resource, object), true));
@@ -207,7 +207,7 @@ pub(super) fn remove(
     let gone = cluster.store.remove(&resource.storage, &text("namespace"), &text("name"));
     let gone = gone.unwrap_or_else(|| Arc::new(Object { value: object, revision: 0 }));
     definition::removed(cluster, resource, &gone);
-    strategy::removed(cluster, context, resource, &gone);
+    strategy::removed(cluster, resource, &gone);
     gone
 }
 

@@ -3,10 +3,16 @@
 
 use serde_json::Value;
 
-use super::{Attributes, Context, Update, create, one, output, update};
-use crate::halt::{Halt, Status};
+use super::create::create_as;
+use super::{Attributes, Context, Update, one, output, update};
+use crate::halt::{Cause, Halt, Status};
 use crate::request::{Request, Response};
-use crate::{Cluster, apply, body, definition, patch, strategy};
+use crate::{Cluster, access, apply, body, definition, patch, strategy};
+
+const JSON: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
 
 pub(super) fn from_request(
     cluster: &mut Cluster,
@@ -14,71 +20,73 @@ pub(super) fn from_request(
     attributes: &Attributes,
     context: &Context<'_>,
 ) -> Result<Response, Halt> {
-    let output = output::read(request)?;
-    let media_type = request.header("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let resource = &attributes.resource;
+    let media_type = body::media_type(request);
+    let known: &[&str] =
+        if resource.custom.is_some() { &[JSON, MERGE, APPLY] } else { &[JSON, MERGE, STRATEGIC, APPLY] };
+    if !known.contains(&media_type) {
+        return Err(body::unsupported(known).into());
+    }
+    let output = output::read(request)?;
+    body::check_options(request, Some(media_type == APPLY))?;
     let old = match cluster.store.get(&resource.storage, &attributes.namespace, &attributes.name) {
         Some(stored) => Some(definition::at_version(cluster, resource, &stored.value)?.into_owned()),
         None => None,
     };
-    let applies = matches!(media_type, "application/apply-patch+yaml" | "application/apply-patch+cbor");
-    if applies {
+    if media_type == APPLY {
         return apply_patch(cluster, request, attributes, context, output, old.as_ref());
     }
     let old = old.ok_or_else(|| attributes.not_found())?;
-    if request.parameter("force").is_some_and(|force| !force.is_empty()) {
-        let message =
-            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch";
-        let mut status = Status::bad_request(message);
-        (status.code, status.reason) = (422, "Invalid");
-        return Err(status.into());
-    }
     let shown = strategy::as_subresource(attributes, &old);
+    let (sent, faults) = body::checked_patch(request)?;
     let mut object = match media_type {
-        "application/json-patch+json" => patch::json(&shown, &request.body)?,
-        "application/merge-patch+json" => patch::merge(&shown, &body::patch(request)?)?,
-        "application/strategic-merge-patch+json" if resource.custom.is_none() => {
-            patch::strategic(&shown, &body::patch(request)?, resource.schema())?
-        }
-        other => {
-            let mut known = vec!["application/json-patch+json", "application/merge-patch+json"];
-            if resource.custom.is_none() {
-                known.push("application/strategic-merge-patch+json");
-            }
-            known.push("application/apply-patch+yaml");
-            let why = if other == "application/strategic-merge-patch+json" {
-                format!(
-                    "the body of the request was in an unknown format - accepted media types include: {}",
-                    known.join(", ")
-                )
-            } else {
-                format!(
-                    "the body of the request was in an unknown format - accepted media types include: {}",
-                    known.join(", ")
-                )
-            };
-            return Err(Status::unsupported_media_type(why).into());
-        }
+        JSON => patch::json(&shown, &sent)?,
+        MERGE => patch::merge(&shown, &sent)?,
+        _ => patch::strategic(&shown, &sent, resource.schema())?,
     };
-    body::unknown_fields(request, resource, &mut object, context)?;
+    check_decodes(&object)?;
+    body::patched(request, resource, &mut object, faults, context)?;
     check_identity(attributes, &object)?;
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
     let value = definition::at_version(cluster, resource, &stored.value)?;
     Ok(one(cluster, &output, attributes, 200, &value))
 }
 
+/// A patch may make something of an object that is none any more.
+fn check_decodes(object: &Value) -> Result<(), Halt> {
+    let why = if !object.is_object() {
+        format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", patch::kind(object))
+    } else if !object["metadata"].is_object() && !object["metadata"].is_null() {
+        let kind = patch::kind(&object["metadata"]);
+        format!("json: cannot unmarshal {kind} into Go struct field .metadata of type v1.ObjectMeta")
+    } else {
+        return Ok(());
+    };
+    let message = format!("Invalid value: {:?}: {why}", object.to_string());
+    let cause = Cause { reason: "FieldValueInvalid", message, field: "patch".to_owned() };
+    Err(Status::invalid("", "", "", &[cause]).into())
+}
+
+/// Refuses an object that a patch made another one.
 fn check_identity(attributes: &Attributes, object: &Value) -> Result<(), Halt> {
     if !attributes.subresource.is_empty() && attributes.subresource != "status" {
         return Ok(());
     }
     body::check_kind(object, &attributes.resource)?;
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    if name != attributes.name {
-        let message =
-            format!("the name of the object ({name}) does not match the name on the URL ({})", attributes.name);
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+    if !text("namespace").is_empty() && text("namespace") != attributes.namespace {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Status::bad_request(message).into());
     }
-    Ok(())
+    let (name, wanted) = (text("name"), &attributes.name);
+    let message = if name.is_empty() {
+        format!("the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
+    } else if name != wanted {
+        format!("the name of the object ({name}) does not match the name on the URL ({wanted})")
+    } else {
+        return Ok(());
+    };
+    Err(Status::bad_request(message).into())
 }
 
 fn apply_patch(
@@ -90,29 +98,26 @@ fn apply_patch(
     old: Option<&Value>,
 ) -> Result<Response, Halt> {
     let resource = &attributes.resource;
-    if request.parameter("fieldManager").is_none_or(str::is_empty) {
-        let mut status = Status::bad_request(
-            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
-        );
-        (status.code, status.reason) = (422, "Invalid");
-        return Err(status.into());
+    let (applied, faults) = body::applied(request)?;
+    let force =
+        request.parameter("force").is_some_and(|force| matches!(force, "true" | "1" | "t" | "T" | "TRUE" | "True"));
+    let subresource = &attributes.subresource;
+    let applier = apply::Applier { manager: &context.manager, force, subresource, now: context.now };
+    let mut merged = apply::apply(resource, old, &applied, &applier)?;
+    body::applied_faults(request, &faults, context)?;
+    let uid = merged["metadata"]["uid"].as_str().unwrap_or_default();
+    if old.is_none() && !uid.is_empty() {
+        let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+        return Err(Status::conflict(&resource.group, &resource.plural, &attributes.name, &why).into());
     }
-    let mut applied = body::yaml(request)?;
-    body::check_kind(&applied, resource)?;
-    body::unknown_fields(request, resource, &mut applied, context)?;
-    let force = request.parameter("force") == Some("true");
-    let merged = apply::apply(
-        resource,
-        old,
-        &applied,
-        &apply::Applier { manager: &context.manager, force, subresource: &attributes.subresource, now: context.now },
-    )?;
-    let status = if old.is_some() { 200 } else { 201 };
-    let stored = match old {
-        Some(_) => update(cluster, context, attributes, merged, Update::Applied)?,
+    check_identity(attributes, &merged)?;
+    resource.schema().prune(&mut merged);
+    let (status, stored) = match old {
+        Some(_) => (200, update(cluster, context, attributes, merged, Update::Applied)?),
         None if attributes.subresource.is_empty() => {
             let attributes = Attributes { verb: "create", ..attributes.clone() };
-            create(cluster, context, &attributes, merged)?
+            access::authorize(cluster, context, &attributes)?;
+            (201, create_as(cluster, context, &attributes, merged, Update::Applied)?)
         }
         None => return Err(attributes.not_found().into()),
     };

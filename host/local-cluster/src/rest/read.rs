@@ -32,17 +32,10 @@ pub(super) fn selectors(request: &Request, attributes: &Attributes) -> Result<(L
     let labels = Labels::parse(request.parameter("labelSelector").unwrap_or_default());
     let labels = labels.map_err(Status::bad_request)?;
     let fields = Fields::parse(request.parameter("fieldSelector").unwrap_or_default());
-    let fields = fields.map_err(Status::bad_request)?;
-    for (path, _, _) in &fields.0 {
-        if !strategy::selectable(&attributes.resource, path) {
-            let message = match &attributes.resource.custom {
-                Some(_) => format!("field label not supported: {path}"),
-                None => {
-                    format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-                }
-            };
-            return Err(Status::bad_request(message).into());
-        }
+    let mut fields = fields.map_err(Status::bad_request)?;
+    for (path, _, _) in &mut fields.0 {
+        let place = strategy::selectable(&attributes.resource, path).map_err(Status::bad_request)?;
+        *path = place.into();
     }
     Ok((labels, fields))
 }

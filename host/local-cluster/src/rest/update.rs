@@ -58,9 +58,7 @@ pub(crate) fn update(
     keep_system_fields(&mut object, &old);
     resource.schema().default(&mut object);
     strategy::default(resource, &mut object);
-    strategy::prepare_update(cluster, context, attributes, &mut object, &old)?;
-    admission::mutate(cluster, context, attributes, &mut object, Some(&old))?;
-    keep_system_fields(&mut object, &old);
+    // What admission changes, nobody owns.
     if how == Update::Whole {
         managed_fields::update(
             resource,
@@ -72,6 +70,10 @@ pub(crate) fn update(
             context.now,
         );
     }
+    admission::mutate(cluster, context, attributes, &mut object, Some(&old))?;
+    keep_system_fields(&mut object, &old);
+    strategy::default(resource, &mut object);
+    strategy::prepare_update(cluster, context, attributes, &mut object, &old)?;
     let mut causes = strategy::validate_metadata(resource, &object);
     causes.extend(resource.schema().validate(&object, Some(&old)));
     causes.extend(strategy::validate_update(cluster, attributes, &object, &old));
@@ -88,7 +90,6 @@ pub(crate) fn update(
     }
     let stored = cluster.store.put(&resource.storage, object);
     definition::changed(cluster, resource, &stored);
-    strategy::updated(cluster, context, resource, &stored)?;
     Ok(stored)
 }
 
