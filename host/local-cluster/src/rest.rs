@@ -170,7 +170,7 @@ fn objects(
         subresource: address.subresource.unwrap_or_default().to_owned(),
         resource,
     };
-    access::authorize(cluster, context, &attributes)?;
+    access::authorize(cluster, context, &attributes, request)?;
     served(&attributes, address)?;
     context.dry_run = dry_run(request);
     if let Some(warning) = attributes.resource.custom.as_ref().and_then(|version| version.deprecated.as_ref()) {
@@ -180,7 +180,7 @@ fn objects(
         return Ok(special);
     }
     match verb {
-        "get" => read::get(cluster, request, &attributes),
+        "get" => read::get(cluster, request, &attributes, context.now),
         "list" => read::list(cluster, request, &attributes, context.now),
         "watch" => read::watch(cluster, request, &attributes, context.now),
         "create" => create::from_request(cluster, request, &attributes, context),
@@ -191,7 +191,7 @@ fn objects(
     }
 }
 
-fn verb(request: &Request, address: &Address<'_>) -> &'static str {
+pub(crate) fn verb(request: &Request, address: &Address<'_>) -> &'static str {
     let watches = request.parameter("watch").is_some_and(|value| value == "true" || value == "1" || value.is_empty());
     match (request.method, address.name) {
         (Method::Get, Some(_)) => "get",
@@ -254,8 +254,9 @@ fn one(
     attributes: &Attributes,
     status: u16,
     object: &serde_json::Value,
+    now: Timestamp,
 ) -> Response {
-    let body = output.object(cluster, &attributes.resource, object);
+    let body = output.object(cluster, &attributes.resource, object, now);
     Response { body: Body::Json(body), ..Response::json(status, serde_json::Value::Null) }
 }
 

@@ -245,6 +245,11 @@ impl Store {
         self.log.focus().narrow(skip..).into_iter()
     }
 
+    /// Gives the next change the version after this one: a saved change comes back under its own.
+    pub(crate) fn continue_from(&mut self, revision: u64) {
+        self.revision = revision;
+    }
+
     /// All objects, for saving.
     pub(crate) fn all(&self) -> BTreeMap<Storage, Vec<Arc<Object>>> {
         let objects = self.objects.iter();
