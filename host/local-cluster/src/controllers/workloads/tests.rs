@@ -7,8 +7,8 @@ use crate::Cluster;
 use crate::Method::{Delete, Put};
 use std::ops::{Deref, DerefMut};
 
-use crate::controllers::testing::{after, post, read, reasons};
 use crate::controllers::testing;
+use crate::controllers::testing::{after, post, read, reasons};
 use crate::testing::ask;
 use crate::{Reply, Step};
 
@@ -415,7 +415,7 @@ fn a_job_fails_after_its_retries_each_later_than_the_last() {
 fn a_job_is_suspended_resumed_and_past_its_deadline() {
     let mut cluster = cluster(&["*"]);
     let mut long = job(0, &json!({"activeDeadlineSeconds": 20, "suspend": true}));
-    long["spec"]["template"]["metadata"] = json!({});
+    long["spec"]["template"]["metadata"]["annotations"]["local-cluster.mortise.dev/exit-after"] = "1h".into();
     post(&mut cluster, &format!("{BATCH}/jobs"), &long);
     let work = format!("{BATCH}/jobs/work");
     pass(&mut cluster, 5);
@@ -487,7 +487,8 @@ fn jobs_that_overlap_are_forbidden_or_replaced() {
     for (policy, expected) in [("Allow", 3), ("Forbid", 1), ("Replace", 1)] {
         let mut cluster = cluster(&["*"]);
         let mut cron = cron_job(&json!({"concurrencyPolicy": policy}));
-        cron["spec"]["jobTemplate"]["spec"]["template"]["metadata"] = json!({});
+        let template = &mut cron["spec"]["jobTemplate"]["spec"]["template"];
+        template["metadata"]["annotations"]["local-cluster.mortise.dev/exit-after"] = "1h".into();
         post(&mut cluster, &format!("{BATCH}/cronjobs"), &cron);
         pass(&mut cluster, 1860);
         let jobs = names(&mut cluster, &format!("{BATCH}/jobs"));
@@ -519,21 +520,36 @@ fn ten_days_of_a_cron_job_are_few_steps() {
 }
 
 #[test]
-fn a_refused_pod_is_told_and_tried_again() {
+fn what_is_refused_is_told_and_tried_again() {
     let mut cluster = cluster(&["replicaset-controller", "deployment-controller"]);
+    let bad =
+        |object: &mut Value, name: &str| object["spec"]["template"]["spec"]["containers"][0]["name"] = name.into();
+    let put = |cluster: &mut Cluster, plural: &str, name: &str, container: &str| {
+        let storage = crate::resource::Storage::new("apps", plural);
+        let mut object = cluster.store.get(&storage, "default", name).unwrap().value.clone();
+        bad(&mut object, container);
+        cluster.store.put(&storage, object);
+    };
     post(&mut cluster, &format!("{APPS}/deployments"), &workload(&json!({})));
-    let quota = json!({"metadata": {"name": "one"}, "spec": {"hard": {"pods": "1"}}});
-    post(&mut cluster, "/api/v1/namespaces/default/resourcequotas", &quota);
+    let mut alone = workload(&json!({"selector": {"matchLabels": {"app": "alone"}}}));
+    alone["metadata"]["name"] = "alone".into();
+    alone["spec"]["template"]["metadata"]["labels"]["app"] = "alone".into();
+    post(&mut cluster, &format!("{APPS}/replicasets"), &alone);
+    put(&mut cluster, "deployments", "web", "A B");
+    put(&mut cluster, "replicasets", "alone", "A B");
     pass(&mut cluster, 1);
-    let set = all(&mut cluster, &format!("{APPS}/replicasets")).remove(0);
-    let failed = read(&mut cluster, &format!("{APPS}/deployments/web"));
-    for of in [&set, &failed] {
-        assert_eq!(condition(of, "ReplicaFailure"), pair("True", "FailedCreate"), "{of}");
-    }
-    ask(&mut cluster, Delete, "/api/v1/namespaces/default/resourcequotas/one", &Value::Null);
-    pass(&mut cluster, 100);
     let web = read(&mut cluster, &format!("{APPS}/deployments/web"));
-    assert_eq!((all(&mut cluster, PODS).len(), condition(&web, "ReplicaFailure")), (3, pair("", "")));
+    assert_eq!(condition(&web, "Progressing"), pair("False", "ReplicaSetCreateError"));
+    let set = read(&mut cluster, &format!("{APPS}/replicasets/alone"));
+    assert_eq!(condition(&set, "ReplicaFailure"), pair("True", "FailedCreate"));
+    assert!(reasons(&mut cluster, "alone").iter().all(|reason| reason == "FailedCreate"));
+    assert_eq!(reasons(&mut cluster, "web"), ["ReplicaSetCreateError"]);
+    put(&mut cluster, "deployments", "web", "a");
+    put(&mut cluster, "replicasets", "alone", "a");
+    pass(&mut cluster, 200);
+    assert_eq!(all(&mut cluster, PODS).len(), 6);
+    let set = read(&mut cluster, &format!("{APPS}/replicasets/alone"));
+    assert_eq!(condition(&set, "ReplicaFailure"), pair("", ""));
 }
 
 #[test]
