@@ -45,7 +45,7 @@ pub(super) fn answer(
 fn patched(request: &Request, old: &Value) -> Result<Value, Halt> {
     let media_type = request.header("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
     match media_type {
-        "application/json-patch+json" => patch::json(old, &request.body),
+        "application/json-patch+json" => patch::json(old, &body::patch(request)?),
         // A Scale has no lists: all merges are the same.
         "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
             patch::merge(old, &body::patch(request)?)
