@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::halt::{Halt, Status};
@@ -69,11 +70,11 @@ fn served(request: &Request, entry: &str) -> Option<Output> {
 
 impl Output {
     /// One object, as `resource`'s version has it.
-    pub(crate) fn object(self, cluster: &Cluster, resource: &Arc<Resource>, object: &Value) -> Value {
+    pub(crate) fn object(self, cluster: &Cluster, resource: &Arc<Resource>, object: &Value, now: Timestamp) -> Value {
         match self {
             Self::Whole => object.clone(),
             Self::Metadata => partial(object),
-            Self::Table(include) => table::render(cluster, resource, &[object], include, &object["metadata"]),
+            Self::Table(include) => table::render(cluster, resource, &[object], include, &object["metadata"], now),
         }
     }
 
@@ -84,6 +85,7 @@ impl Output {
         resource: &Arc<Resource>,
         objects: &[&Value],
         metadata: Value,
+        now: Timestamp,
     ) -> Value {
         let items = |of: fn(&Value) -> Value| objects.iter().map(|object| of(object)).collect::<Vec<_>>();
         match self {
@@ -95,7 +97,7 @@ impl Output {
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
                 "items": items(partial),
             }),
-            Self::Table(include) => table::render(cluster, resource, objects, include, &metadata),
+            Self::Table(include) => table::render(cluster, resource, objects, include, &metadata, now),
         }
     }
 
