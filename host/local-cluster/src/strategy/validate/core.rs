@@ -8,7 +8,7 @@ use super::super::diff::unified;
 use super::super::field::{Causes, Path, is_empty, items, text};
 use super::super::fill::set;
 use super::super::format;
-use super::super::quantity::Quantity;
+use crate::quantity::Quantity;
 use super::super::rule::{Check, Rule, check};
 
 /// How many bytes a ConfigMap's or a Secret's values may have together.

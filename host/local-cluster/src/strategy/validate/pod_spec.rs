@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::field::{Causes, Path, is_empty, items, text};
 use super::super::format;
-use super::super::quantity::Quantity;
+use crate::quantity::Quantity;
 use super::super::rule::{Check, Rule, check};
 use super::{how_many, names};
 
