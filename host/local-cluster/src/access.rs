@@ -110,7 +110,13 @@ mod tests {
         Cluster::new(Options { nodes: 0, controllers: Vec::new(), rbac: true, ..Options::default() }, start())
     }
 
-    fn ask_as(cluster: &mut Cluster, user: &str, headers: &[(&str, &str)], method: Method, target: &str) -> (u16, Value) {
+    fn ask_as(
+        cluster: &mut Cluster,
+        user: &str,
+        headers: &[(&str, &str)],
+        method: Method,
+        target: &str,
+    ) -> (u16, Value) {
         ask_with(cluster, user, headers, method, target, &Value::Null)
     }
 
@@ -148,14 +154,26 @@ mod tests {
     fn a_refusal_says_who_may_not_do_what_where() {
         let mut cluster = guarded();
         let cases = [
-            (Get, "/api/v1/namespaces/b/pods", "pods is forbidden: User \"a\" cannot list resource \"pods\" in API group \"\" in the namespace \"b\""),
-            (Get, "/api/v1/pods", "pods is forbidden: User \"a\" cannot list resource \"pods\" in API group \"\" at the cluster scope"),
+            (
+                Get,
+                "/api/v1/namespaces/b/pods",
+                "pods is forbidden: User \"a\" cannot list resource \"pods\" in API group \"\" in the namespace \"b\"",
+            ),
+            (
+                Get,
+                "/api/v1/pods",
+                "pods is forbidden: User \"a\" cannot list resource \"pods\" in API group \"\" at the cluster scope",
+            ),
             (
                 Get,
                 "/apis/apps/v1/namespaces/b/deployments/c/scale",
                 "deployments.apps \"c\" is forbidden: User \"a\" cannot get resource \"deployments/scale\" in API group \"apps\" in the namespace \"b\"",
             ),
-            (Get, "/api/v1/namespaces/b", "namespaces \"b\" is forbidden: User \"a\" cannot get resource \"namespaces\" in API group \"\" in the namespace \"b\""),
+            (
+                Get,
+                "/api/v1/namespaces/b",
+                "namespaces \"b\" is forbidden: User \"a\" cannot get resource \"namespaces\" in API group \"\" in the namespace \"b\"",
+            ),
             (Get, "/metrics", "forbidden: User \"a\" cannot get path \"/metrics\""),
         ];
         for (method, target, message) in cases {
@@ -225,7 +243,11 @@ mod tests {
         let message = "pods is forbidden: User \"a\" cannot impersonate-on:user-info:list resource \"pods\" in API group \"\" in \
                        the namespace \"default\"";
         assert_eq!((code, &answer["message"]), (403, &json!(message)));
-        grant(&mut cluster, "a", &json!([{"apiGroups": [""], "resources": ["users", "groups"], "verbs": ["impersonate"]}]));
+        grant(
+            &mut cluster,
+            "a",
+            &json!([{"apiGroups": [""], "resources": ["users", "groups"], "verbs": ["impersonate"]}]),
+        );
         assert_eq!(ask_as(&mut cluster, "a", &headers, Get, target).0, 200);
         assert_eq!(ask_as(&mut cluster, "a", &headers[1..], Get, target).0, 400);
         let (code, answer) = ask_as(&mut cluster, "a", &headers[..1], Get, target);

@@ -131,9 +131,8 @@ impl Apply<'_> {
         if !force {
             let changed = comparison.modified.union(&comparison.added);
             let others = managed.iter().filter(|(manager, _)| **manager != self.me);
-            let conflicts = others.map(|(manager, owned)| {
-                (manager.clone(), owned.clone(), owned.fields.intersection(&changed))
-            });
+            let conflicts =
+                others.map(|(manager, owned)| (manager.clone(), owned.clone(), owned.fields.intersection(&changed)));
             let conflicts: Conflicts = conflicts.filter(|(.., fields)| !fields.is_empty()).collect();
             if !conflicts.is_empty() {
                 return Err(conflicts);

@@ -58,7 +58,8 @@ pub(crate) fn object(request: &Request, resource: &Resource, context: &Context<'
         Status::bad_request(message).into()
     };
     let parse = |why| unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
-    let (document, mut faults) = read.map_err(if is_yaml { &unrecognized as &dyn Fn(String) -> Halt } else { &parse })?;
+    let (document, mut faults) =
+        read.map_err(if is_yaml { &unrecognized as &dyn Fn(String) -> Halt } else { &parse })?;
     faults.extend(document.duplicates.iter().map(|path| format!("duplicate field {path:?}")));
     let mut object = document.value;
     if !object.is_object() {
@@ -146,15 +147,15 @@ pub(crate) fn check_kind(object: &Value, resource: &Resource) -> Result<(), Halt
         return Ok(());
     }
     let (group, version) = group_version(api_version);
-    let registered = |resource: &Resource| {
-        *resource.group == *group && *resource.version == *version && *resource.kind == *kind
-    };
+    let registered =
+        |resource: &Resource| *resource.group == *group && *resource.version == *version && *resource.kind == *kind;
     if resource.custom.is_none() {
         let unknown = if !built_in().values().any(|resource| registered(resource)) {
             let scheme = "pkg/api/legacyscheme/scheme.go:30";
             Some(format!("no kind {kind:?} is registered for version {api_version:?} in scheme {scheme:?}"))
         } else if kind != &*resource.kind || group != &*resource.group {
-            let short = |group: &str| group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core").to_owned();
+            let short =
+                |group: &str| group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core").to_owned();
             let into = format!("{}.{}", short(&resource.group), resource.kind);
             Some(format!("converting ({version}.{kind}) to ({into}): unknown conversion"))
         } else {

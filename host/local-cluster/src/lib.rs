@@ -17,6 +17,7 @@ mod open_api;
 mod options;
 mod patch;
 mod path;
+mod protobuf;
 mod published;
 mod request;
 mod resource;

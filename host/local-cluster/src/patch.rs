@@ -18,8 +18,10 @@ const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 /// RFC 6902.
 pub(crate) fn json(old: &Value, patch: &Value) -> Result<Value, Halt> {
     let Some(operations) = patch.as_array().filter(|all| all.iter().all(Value::is_object)) else {
-        let message =
-            format!("error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp", kind(patch));
+        let message = format!(
+            "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
+            kind(patch)
+        );
         return Err(Status::bad_request(message).into());
     };
     if operations.len() > MAX_OPERATIONS {
@@ -88,8 +90,9 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Optio
 pub(crate) fn merge(old: &Value, patch: &Value) -> Result<Value, Halt> {
     let Some(fields) = patch.as_object() else {
         let kind = kind(patch);
-        let message =
-            format!("error decoding patch: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
+        let message = format!(
+            "error decoding patch: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        );
         return Err(Status::bad_request(message).into());
     };
     let mut new = old.clone();

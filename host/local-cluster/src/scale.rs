@@ -65,9 +65,8 @@ fn selector(object: &Value) -> String {
     // A ReplicationController's selector is the labels themselves.
     let plain = object["kind"] == "ReplicationController";
     let labels = if plain { selector } else { &selector["matchLabels"] };
-    let label = |(key, value): (&String, &Value)| {
-        (key.clone(), format!("{key}={}", value.as_str().unwrap_or_default()))
-    };
+    let label =
+        |(key, value): (&String, &Value)| (key.clone(), format!("{key}={}", value.as_str().unwrap_or_default()));
     let mut parts: Vec<(String, String)> = labels.as_object().into_iter().flatten().map(label).collect();
     for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
         let key = expression["key"].as_str().unwrap_or_default();

@@ -10,7 +10,11 @@ use super::rbac::GROUP;
 /// verbs and paths. `core` is the group without a name.
 const ROLES: &[(&str, &str, &str)] = &[
     ("cluster-admin", "", "* ; * ; *\n* ; *"),
-    ("system:discovery", "", "get ; /livez /readyz /healthz /version /version/ /openapi /openapi/* /api /api/* /apis /apis/*"),
+    (
+        "system:discovery",
+        "",
+        "get ; /livez /readyz /healthz /version /version/ /openapi /openapi/* /api /api/* /apis /apis/*",
+    ),
     (
         "system:monitoring",
         "",

@@ -103,7 +103,8 @@ fn permissions(rule: &Value) -> Vec<Permission<'_>> {
 fn covers(rule: &Value, wanted: &Permission<'_>) -> bool {
     match wanted {
         Permission::Url { url, verb } => {
-            rbac::names(rule, "verbs", verb) && rbac::texts(rule, "nonResourceURLs").any(|own| rbac::url_covers(own, url))
+            rbac::names(rule, "verbs", verb)
+                && rbac::texts(rule, "nonResourceURLs").any(|own| rbac::url_covers(own, url))
         }
         Permission::Resource { group, resource, name, verb } => {
             let any_of = resource.split_once('/').map(|(_, subresource)| format!("*/{subresource}"));

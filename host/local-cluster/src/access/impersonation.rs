@@ -133,8 +133,7 @@ fn parts(
         ask(Action { group, resource: "nodes", name, ..Action::default() })?;
     } else if let Some((namespace, name)) = service_account(&wanted.name) {
         if wanted.groups.is_empty() {
-            acting.groups =
-                vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+            acting.groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
         }
         ask(Action { group, resource: "serviceaccounts", namespace, name, ..Action::default() })?;
     } else {

@@ -63,7 +63,8 @@ pub(crate) fn user(cluster: &Cluster, token: &str, now: Timestamp) -> Option<Use
     }
     let body = BASE64_URL_SAFE_NO_PAD.decode(signed.split_once('.')?.1).ok()?;
     let body: Value = serde_json::from_slice(&body).ok()?;
-    let valid = body["exp"].as_i64()? > now.as_second() && body["aud"].as_array()?.iter().any(|known| known == AUDIENCE);
+    let valid =
+        body["exp"].as_i64()? > now.as_second() && body["aud"].as_array()?.iter().any(|known| known == AUDIENCE);
     let kubernetes = &body["kubernetes.io"];
     let namespace = kubernetes["namespace"].as_str()?;
     let account = &kubernetes["serviceaccount"];
@@ -76,7 +77,9 @@ pub(crate) fn user(cluster: &Cluster, token: &str, now: Timestamp) -> Option<Use
     }
     lives("serviceaccounts", namespace, account)?;
     let mut extra = vec![credential(&body)];
-    for (kind, plural, namespace) in [("pod", "pods", namespace), ("secret", "secrets", namespace), ("node", "nodes", "")] {
+    for (kind, plural, namespace) in
+        [("pod", "pods", namespace), ("secret", "secrets", namespace), ("node", "nodes", "")]
+    {
         let Some(claim) = kubernetes.get(kind) else { continue };
         // A Pod's token outlives its node.
         if kind != "node" || kubernetes.get("pod").is_none() {

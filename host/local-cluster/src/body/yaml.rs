@@ -39,7 +39,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Document, Vec<String>), String> {
 
 /// The fault that Go's decoder makes of all keys that are there twice.
 fn twice(keys: impl Iterator<Item = (u64, String)>) -> Vec<String> {
-    let lines: Vec<String> = keys.map(|(line, name)| format!("  line {line}: key {name:?} already set in map")).collect();
+    let lines: Vec<String> =
+        keys.map(|(line, name)| format!("  line {line}: key {name:?} already set in map")).collect();
     if lines.is_empty() {
         return Vec::new();
     }

@@ -51,7 +51,8 @@ impl Fields {
     pub(crate) fn of(paths: &[&[&str]]) -> Self {
         let mut fields = Self::default();
         for path in paths {
-            let node = path.iter().fold(&mut fields, |node, name| node.below.entry(format!("f:{name}").into()).or_default());
+            let node =
+                path.iter().fold(&mut fields, |node, name| node.below.entry(format!("f:{name}").into()).or_default());
             node.member = true;
         }
         fields

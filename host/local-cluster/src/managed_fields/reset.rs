@@ -32,7 +32,9 @@ pub(crate) fn fields(resource: &Resource, subresource: &str) -> Fields {
                 Fields::of(&[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]])
             }
             ("apps", "deployments") => Fields::of(&[&["spec"], &["metadata", "labels"]]),
-            ("certificates.k8s.io", "certificatesigningrequests") => Fields::of(&[&["spec"], &["status", "conditions"]]),
+            ("certificates.k8s.io", "certificatesigningrequests") => {
+                Fields::of(&[&["spec"], &["status", "conditions"]])
+            }
             _ => Fields::of(&[&["spec"]]),
         },
         _ => Fields::default(),

@@ -134,9 +134,9 @@ fn retain_keys(old: &mut Fields, patch: &mut Fields) -> Result<(), Halt> {
     let malformed = || bad("invalid patch format of retainKeys");
     let keys = keys.as_array().ok_or_else(malformed)?;
     let named = |name: &str| keys.iter().any(|key| key == name);
-    let set = patch.iter().filter(|(name, value)| {
-        !value.is_null() && !name.starts_with(DELETE_FROM) && !name.starts_with(ELEMENT_ORDER)
-    });
+    let set = patch
+        .iter()
+        .filter(|(name, value)| !value.is_null() && !name.starts_with(DELETE_FROM) && !name.starts_with(ELEMENT_ORDER));
     if set.into_iter().any(|(name, _)| !named(name)) {
         return Err(malformed());
     }
@@ -164,7 +164,11 @@ fn order_lists(old: &mut Fields, patch: &mut Fields, place: Option<Place<'_>>) -
                 _ => continue,
             },
             (Some(live), Some(patched)) => {
-                if strategy(below).merges { merge_lists(live, patched, below, false, &name)? } else { patched }
+                if strategy(below).merges {
+                    merge_lists(live, patched, below, false, &name)?
+                } else {
+                    patched
+                }
             }
             (None, None) => continue,
         };
@@ -289,12 +293,7 @@ fn directives(old: &[Value], patch: Vec<Value>, key: &str) -> Result<(Vec<Value>
 }
 
 /// Puts merged items into the patch's order, and those that only the live list has between them in the live order.
-fn arrange(
-    merged: Vec<Value>,
-    order: &[Value],
-    live_order: &[Value],
-    key: Option<&str>,
-) -> Result<Vec<Value>, Halt> {
+fn arrange(merged: Vec<Value>, order: &[Value], live_order: &[Value], key: Option<&str>) -> Result<Vec<Value>, Halt> {
     // A list of objects may lie in a list without a merge key only until here.
     let places = |list: &[Value]| -> Result<HashMap<String, usize>, Halt> {
         let mut places = HashMap::new();
@@ -319,7 +318,8 @@ fn arrange(
     let mut server = from_server.into_iter().peekable();
     let mut all = Vec::new();
     for (_, at, item) in from_patch {
-        while let Some((_, _, before)) = server.next_if(|(_, mine, _)| matches!((mine, at), (Some(l), Some(r)) if *l < r))
+        while let Some((_, _, before)) =
+            server.next_if(|(_, mine, _)| matches!((mine, at), (Some(l), Some(r)) if *l < r))
         {
             all.push(before);
         }

@@ -22,7 +22,8 @@ pub(super) fn from_request(
 ) -> Result<Response, Halt> {
     let resource = &attributes.resource;
     let media_type = body::media_type(request);
-    let known: &[&str] = if resource.custom.is_some() { &[JSON, MERGE, APPLY] } else { &[JSON, MERGE, STRATEGIC, APPLY] };
+    let known: &[&str] =
+        if resource.custom.is_some() { &[JSON, MERGE, APPLY] } else { &[JSON, MERGE, STRATEGIC, APPLY] };
     if !known.contains(&media_type) {
         return Err(body::unsupported(known).into());
     }
@@ -98,7 +99,8 @@ fn apply_patch(
 ) -> Result<Response, Halt> {
     let resource = &attributes.resource;
     let (applied, faults) = body::applied(request)?;
-    let force = request.parameter("force").is_some_and(|force| matches!(force, "true" | "1" | "t" | "T" | "TRUE" | "True"));
+    let force =
+        request.parameter("force").is_some_and(|force| matches!(force, "true" | "1" | "t" | "T" | "TRUE" | "True"));
     let subresource = &attributes.subresource;
     let applier = apply::Applier { manager: &context.manager, force, subresource, now: context.now };
     let mut merged = apply::apply(resource, old, &applied, &applier)?;

@@ -99,7 +99,8 @@ fn set_condition(object: &mut Value, now: &str, condition: Value) {
     let mut condition = condition;
     match list.iter_mut().find(|known| known["type"] == condition["type"]) {
         Some(known) => {
-            let since = if known["status"] == condition["status"] { known["lastTransitionTime"].clone() } else { now.into() };
+            let since =
+                if known["status"] == condition["status"] { known["lastTransitionTime"].clone() } else { now.into() };
             condition["lastTransitionTime"] = since;
             *known = condition;
         }
@@ -121,7 +122,8 @@ mod tests {
     const PODS: &str = "/api/v1/namespaces/default/pods";
 
     fn account(cluster: &mut Cluster) {
-        let made = ask(cluster, Post, "/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "default"}}));
+        let made =
+            ask(cluster, Post, "/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "default"}}));
         assert_eq!(made.0, 201);
     }
 

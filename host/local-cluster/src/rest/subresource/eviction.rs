@@ -43,7 +43,8 @@ pub(super) fn create(
             [budget] if is_free(&pod, budget) => {}
             [budget] => decrement(cluster, context, &pod, budget)?,
             _ => {
-                let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                let message =
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
                 let status = json!({
                     "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": 500,
                 });
@@ -121,7 +122,8 @@ fn is_free(pod: &Object, budget: &Object) -> bool {
     let conditions = pod.value["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     let ready = conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     let status = &budget.value["status"];
-    let healthy = count(status, "currentHealthy") >= count(status, "desiredHealthy") && count(status, "desiredHealthy") > 0;
+    let healthy =
+        count(status, "currentHealthy") >= count(status, "desiredHealthy") && count(status, "desiredHealthy") > 0;
     !ready && (budget.value["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow" || healthy)
 }
 

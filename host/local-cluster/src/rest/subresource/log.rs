@@ -26,7 +26,8 @@ pub(super) fn get(cluster: &Cluster, request: &Request, attributes: &Attributes)
         }
         (None, [one]) => one,
         (None, all) => {
-            let mut message = format!("a container name must be specified for pod {name}, choose one of: [{}]", all.join(" "));
+            let mut message =
+                format!("a container name must be specified for pod {name}, choose one of: [{}]", all.join(" "));
             if !init.is_empty() {
                 message.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
             }

@@ -42,9 +42,8 @@ pub(super) fn create(
     let account = account.ok_or_else(|| attributes.not_found())?;
     if let Some(uid) = asked["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty() && *uid != account.uid()) {
         let found = account.uid();
-        let why = format!(
-            "the UID in the token request ({uid}) does not match the UID of the service account ({found})"
-        );
+        let why =
+            format!("the UID in the token request ({uid}) does not match the UID of the service account ({found})");
         return Err(Status::conflict(GROUP, "TokenRequest", name, &why).into());
     }
     if !asked["spec"].is_object() {
