@@ -8,9 +8,11 @@ mod access;
 mod admission;
 mod apply;
 mod body;
+mod builtin_versions;
 mod controllers;
 mod definition;
 mod discovery;
+mod etag;
 mod halt;
 mod managed_fields;
 mod open_api;
@@ -19,6 +21,7 @@ mod patch;
 mod path;
 mod protobuf;
 mod published;
+mod quantity;
 mod request;
 mod resource;
 mod rest;
@@ -35,6 +38,7 @@ mod testing;
 mod time;
 mod uid;
 mod watch;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -45,7 +49,7 @@ use crate::controllers::Controllers;
 use crate::resource::{Resource, built_in};
 use crate::store::Store;
 
-pub use crate::halt::{Answer, Call, Status};
+pub use crate::halt::{Answer, Call, FirstTry, ServiceReference, Status};
 pub use crate::options::Options;
 pub use crate::request::{Body, Credentials, Method, Request, Response, User};
 pub use crate::subject::Subject;

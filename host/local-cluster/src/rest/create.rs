@@ -29,7 +29,7 @@ pub(super) fn from_request(
     body::unknown_fields(request, &attributes.resource, &mut object, context)?;
     let stored = create(cluster, context, attributes, object)?;
     let value = definition::at_version(cluster, &attributes.resource, &stored.value)?;
-    Ok(one(cluster, &output, attributes, 201, &value))
+    Ok(one(cluster, &output, attributes, 201, &value, context.now))
 }
 
 /// Creates an object. `attributes.name` may be empty; the namespace is the one of the request.
@@ -58,9 +58,9 @@ pub(super) fn create_as(
     if how == Update::Whole {
         managed_fields::update(resource, None, &mut object, &context.manager, Operation::Update, "", context.now);
     }
-    strategy::prepare_create(cluster, context, resource, &mut object)?;
     admission::mutate(cluster, context, attributes, &mut object, None)?;
     strategy::default(resource, &mut object);
+    strategy::prepare_create(cluster, context, resource, &mut object)?;
     finish(cluster, context, attributes, object)
 }
 
@@ -86,7 +86,6 @@ fn finish(
     let object = definition::for_storage(cluster, resource, object)?;
     let stored = cluster.store.put(&resource.storage, object);
     definition::changed(cluster, resource, &stored);
-    strategy::created(cluster, context, resource, &stored)?;
     Ok(stored)
 }
 
@@ -103,7 +102,7 @@ fn name(cluster: &mut Cluster, attributes: &Attributes, object: &mut Value) -> R
     }
     if resource.namespaced {
         object["metadata"]["namespace"] = attributes.namespace.clone().into();
-        strategy::namespace_is_open(cluster, resource, &attributes.namespace)?;
+        strategy::namespace_is_open(cluster, resource, &attributes.namespace, object)?;
     }
     let base = object["metadata"]["generateName"].as_str().unwrap_or_default().to_owned();
     if object["metadata"]["name"].as_str().unwrap_or_default().is_empty() {

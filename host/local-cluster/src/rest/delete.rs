@@ -89,7 +89,7 @@ pub(super) fn from_request(
         return Ok(Response::json(200, status));
     }
     let value = definition::at_version(cluster, resource, &object.value)?;
-    Ok(one(cluster, &output, attributes, 200, &value))
+    Ok(one(cluster, &output, attributes, 200, &value, context.now))
 }
 
 /// Deletes an object, or marks it. The flag says whether it is gone.
@@ -107,7 +107,7 @@ pub(crate) fn delete(
     let mut object = stored.value.clone();
     propagate(resource, &mut object, options.propagation);
     let grace = strategy::grace(cluster, resource, &object, options.grace_seconds);
-    let waits = !finalizers(&object).is_empty() || grace > 0;
+    let waits = !finalizers(&object).is_empty() || grace > 0 || !strategy::may_vanish(&object);
     let marked = stored.terminates();
     if !waits {
         return Ok((remove(cluster, context, resource, object), true));
@@ -207,7 +207,7 @@ pub(super) fn remove(
     let gone = cluster.store.remove(&resource.storage, &text("namespace"), &text("name"));
     let gone = gone.unwrap_or_else(|| Arc::new(Object { value: object, revision: 0 }));
     definition::removed(cluster, resource, &gone);
-    strategy::removed(cluster, context, resource, &gone);
+    strategy::removed(cluster, resource, &gone);
     gone
 }
 
@@ -247,5 +247,5 @@ pub(super) fn collection(
     let values = definition::all_at_version(cluster, &attributes.resource, &values)?;
     let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
     let metadata = json!({"resourceVersion": cluster.store.revision().to_string()});
-    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata)))
+    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata, context.now)))
 }

@@ -39,7 +39,7 @@ pub(super) fn from_request(
     }
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
     let value = definition::at_version(cluster, &attributes.resource, &stored.value)?;
-    Ok(one(cluster, &output, attributes, 200, &value))
+    Ok(one(cluster, &output, attributes, 200, &value, context.now))
 }
 
 /// Stores a new state of an object that is there. A resource version in it is a precondition.
@@ -58,7 +58,6 @@ pub(crate) fn update(
     keep_system_fields(&mut object, &old);
     resource.schema().default(&mut object);
     strategy::default(resource, &mut object);
-    strategy::prepare_update(cluster, context, attributes, &mut object, &old)?;
     // What admission changes, nobody owns.
     if how == Update::Whole {
         managed_fields::update(
@@ -73,6 +72,8 @@ pub(crate) fn update(
     }
     admission::mutate(cluster, context, attributes, &mut object, Some(&old))?;
     keep_system_fields(&mut object, &old);
+    strategy::default(resource, &mut object);
+    strategy::prepare_update(cluster, context, attributes, &mut object, &old)?;
     let mut causes = strategy::validate_metadata(resource, &object);
     causes.extend(resource.schema().validate(&object, Some(&old)));
     causes.extend(strategy::validate_update(cluster, attributes, &object, &old));
@@ -89,7 +90,6 @@ pub(crate) fn update(
     }
     let stored = cluster.store.put(&resource.storage, object);
     definition::changed(cluster, resource, &stored);
-    strategy::updated(cluster, context, resource, &stored)?;
     Ok(stored)
 }
 

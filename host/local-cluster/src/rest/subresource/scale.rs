@@ -25,6 +25,9 @@ pub(super) fn answer(
         "patch" => patched(request, &old)?,
         _ => document(request, "autoscaling/v1", "Scale")?,
     };
+    if !new.is_object() {
+        return Err(Status::bad_request("the object provided is unrecognized (must be of type Object)").into());
+    }
     let replicas = replicas(&new, &attributes.name)?;
     let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && new["metadata"]["uid"] != old["metadata"]["uid"] {
