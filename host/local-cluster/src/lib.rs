@@ -19,6 +19,7 @@ mod open_api;
 mod options;
 mod patch;
 mod path;
+mod protobuf;
 mod published;
 mod quantity;
 mod request;
