@@ -103,6 +103,11 @@ pub(crate) fn unknown_fields(
     object: &mut Value,
     context: &Context<'_>,
 ) -> Result<(), Halt> {
+    if let Some(misfit) = resource.schema().misfit(object) {
+        let (kind, version) = (&resource.kind, &resource.version);
+        let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: {misfit}");
+        return Err(Status::bad_request(message).into());
+    }
     let unknown = resource.schema().prune(object);
     if unknown.is_empty() {
         return Ok(());

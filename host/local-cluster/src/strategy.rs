@@ -5,41 +5,52 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::Cluster;
 use crate::halt::{Cause, Halt, Status};
 use crate::options::Options;
 use crate::resource::Resource;
 use crate::rest::{Attributes, Context, Propagation};
 use crate::store::Object;
+use crate::{Cluster, definition};
 
 /// Fills in the defaults of built-in kinds that the published schema lacks.
-pub(crate) fn default(_resource: &Resource, _object: &mut Value) {}
+pub(crate) fn default(resource: &Resource, object: &mut Value) {
+    if is_definition(resource) {
+        definition::default(object);
+    }
+}
+
+fn is_definition(resource: &Resource) -> bool {
+    &*resource.kind == "CustomResourceDefinition" && &*resource.group == "apiextensions.k8s.io"
+}
 
 /// Takes away what a create may not set, and sets what it starts with: generation, an empty status.
 pub(crate) fn prepare_create(
-    _cluster: &mut Cluster,
-    _context: &Context<'_>,
+    cluster: &mut Cluster,
+    context: &Context<'_>,
     resource: &Resource,
     object: &mut Value,
 ) -> Result<(), Halt> {
     if resource.custom.is_some() {
-        object["metadata"]["generation"] = 1.into();
-        if resource.has_status() {
-            object.as_object_mut().map(|fields| fields.remove("status"));
-        }
+        definition::prepare_create(cluster, context, resource, object)?;
+    } else if is_definition(resource) {
+        definition::prepare(object, None);
     }
     Ok(())
 }
 
 /// Keeps what this update may not change: the status, or all but the status; counts the generation.
 pub(crate) fn prepare_update(
-    _cluster: &mut Cluster,
-    _context: &Context<'_>,
+    cluster: &mut Cluster,
+    context: &Context<'_>,
     attributes: &Attributes,
     new: &mut Value,
     old: &Value,
 ) -> Result<(), Halt> {
-    let _ = (attributes, old, new);
+    if attributes.resource.custom.is_some() {
+        definition::prepare_update(cluster, context, attributes, new, old)?;
+    } else if is_definition(&attributes.resource) && attributes.subresource.is_empty() {
+        definition::prepare(new, Some(old));
+    }
     Ok(())
 }
 
@@ -48,12 +59,12 @@ pub(crate) fn validate_metadata(_resource: &Resource, _object: &Value) -> Vec<Ca
     Vec::new()
 }
 
-pub(crate) fn validate_create(_cluster: &Cluster, _resource: &Resource, _object: &Value) -> Vec<Cause> {
-    Vec::new()
+pub(crate) fn validate_create(_cluster: &Cluster, resource: &Resource, object: &Value) -> Vec<Cause> {
+    if is_definition(resource) { definition::causes(object, None) } else { Vec::new() }
 }
 
-pub(crate) fn validate_update(_cluster: &Cluster, _attributes: &Attributes, _new: &Value, _old: &Value) -> Vec<Cause> {
-    Vec::new()
+pub(crate) fn validate_update(_cluster: &Cluster, attributes: &Attributes, new: &Value, old: &Value) -> Vec<Cause> {
+    if is_definition(&attributes.resource) { definition::causes(new, Some(old)) } else { Vec::new() }
 }
 
 /// What follows at once on a created object, such as the address of a Service.

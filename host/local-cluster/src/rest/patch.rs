@@ -18,7 +18,7 @@ pub(super) fn from_request(
     let media_type = request.header("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let resource = &attributes.resource;
     let old = match cluster.store.get(&resource.storage, &attributes.namespace, &attributes.name) {
-        Some(stored) => Some(definition::at_version(cluster, resource, &stored.value)?.into_owned()),
+        Some(stored) => Some(definition::at_version(cluster, resource, &stored.value, context.answers)?.into_owned()),
         None => None,
     };
     let applies = matches!(media_type, "application/apply-patch+yaml" | "application/apply-patch+cbor");
@@ -63,7 +63,7 @@ pub(super) fn from_request(
     body::unknown_fields(request, resource, &mut object, context)?;
     check_identity(attributes, &object)?;
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
-    let value = definition::at_version(cluster, resource, &stored.value)?;
+    let value = definition::at_version(cluster, resource, &stored.value, context.answers)?;
     Ok(one(cluster, &output, attributes, 200, &value))
 }
 
@@ -116,6 +116,6 @@ fn apply_patch(
         }
         None => return Err(attributes.not_found().into()),
     };
-    let value = definition::at_version(cluster, resource, &stored.value)?;
+    let value = definition::at_version(cluster, resource, &stored.value, context.answers)?;
     Ok(one(cluster, &output, attributes, status, &value))
 }
