@@ -4,149 +4,22 @@
 mod check;
 mod condition;
 mod conversion;
+mod field;
 mod finalize;
 mod instance;
 mod open_api;
+mod prepare;
 mod served;
 mod structural;
-
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use crate::Cluster;
-use crate::halt::Halt;
-use crate::resource::{Resource, Storage};
-use crate::rest::Context;
-use crate::schema::Schema;
-use crate::store::Object;
+mod version;
 
 pub(crate) use self::check::causes;
 pub(crate) use self::conversion::{all_at_version, at_version, for_storage};
-pub(crate) use self::finalize::hold;
+pub(crate) use self::finalize::{hold, removed, written};
 pub(crate) use self::instance::{prepare_create, prepare_update};
+pub(crate) use self::prepare::{default, prepare};
 pub(crate) use self::served::changed;
-
-/// One served version of a definition.
-#[derive(Debug)]
-pub(crate) struct Version {
-    pub(crate) name: Arc<str>,
-    pub(crate) schema: Arc<Schema>,
-    /// `additionalPrinterColumns`, as the definition has them.
-    pub(crate) columns: Vec<Value>,
-    /// `subresources.scale`, as the definition has it.
-    pub(crate) scale: Option<Value>,
-    /// `selectableFields`: the JSON paths without their leading dot.
-    pub(crate) selectable: Vec<Arc<str>>,
-    /// The warning of a deprecated version.
-    pub(crate) deprecated: Option<String>,
-    /// The whole definition, for what is asked rarely: conversion, the published schema.
-    pub(crate) definition: Arc<Value>,
-}
-
-/// Whether a resource is that of definitions.
-fn is_definition(resource: &Resource) -> bool {
-    &*resource.group == "apiextensions.k8s.io" && &*resource.plural == "customresourcedefinitions"
-}
-
-fn storage() -> Storage {
-    Storage::new("apiextensions.k8s.io", "customresourcedefinitions")
-}
-
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn array<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn truth(value: &Value, key: &str) -> bool {
-    value.get(key).and_then(Value::as_bool).unwrap_or(false)
-}
-
-/// The name of the version that instances are stored in.
-fn storage_version(definition: &Value) -> Option<&str> {
-    let versions = array(&definition["spec"], "versions").iter();
-    versions.filter(|version| truth(version, "storage")).find_map(|version| version["name"].as_str())
-}
-
-/// Fills in the defaults of a definition.
-pub(crate) fn default(definition: &mut Value) {
-    let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    let none = || json!({"strategy": "None"});
-    spec.entry("conversion").or_insert_with(none);
-    let service =
-        spec.get_mut("conversion").and_then(|conversion| conversion.pointer_mut("/webhook/clientConfig/service"));
-    if let Some(service) = service.and_then(Value::as_object_mut) {
-        service.entry("port").or_insert(443.into());
-    }
-    if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
-        let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-        for (key, value) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
-            let absent = names.get(key).and_then(Value::as_str).is_none_or(str::is_empty);
-            if absent && !kind.is_empty() {
-                names.insert(key.to_owned(), value.into());
-            }
-        }
-    }
-}
-
-/// Gives a definition that is created or changed its status: what clients cannot set.
-pub(crate) fn prepare(definition: &mut Value, old: Option<&Value>) {
-    let mut status = old.map(|old| old["status"].clone()).filter(Value::is_object).unwrap_or_else(
-        || json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": []}),
-    );
-    let stored: Vec<Value> = {
-        let mut stored = array(&status, "storedVersions").to_vec();
-        if let Some(version) = storage_version(definition).map(Value::from).filter(|version| !stored.contains(version))
-        {
-            stored.push(version);
-        }
-        stored
-    };
-    status["storedVersions"] = stored.into();
-    definition["status"] = status;
-    let generation = match old {
-        None => 1,
-        Some(old) => {
-            let before = old["metadata"]["generation"].as_i64().unwrap_or(1);
-            before + i64::from(old["spec"] != definition["spec"])
-        }
-    };
-    if let Some(metadata) = definition.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("generation".to_owned(), generation.into());
-    }
-}
-
-/// What follows on a written object: a definition serves its resources and gets its conditions, and one that is deleted
-/// deletes its instances.
-pub(crate) fn written(
-    cluster: &mut Cluster,
-    context: &Context<'_>,
-    resource: &Arc<Resource>,
-    object: &Arc<Object>,
-) -> Result<(), Halt> {
-    if is_definition(resource) {
-        condition::settle(cluster, resource, object.name(), context.now);
-        finalize::finalize(cluster, context, resource, object.name());
-    }
-    Ok(())
-}
-
-/// What follows on an object that is gone: a definition stops to serve, and the last instance lets its definition go.
-pub(crate) fn removed(cluster: &mut Cluster, context: &Context<'_>, resource: &Resource, object: &Object) {
-    if is_definition(resource) {
-        served::withdraw(cluster, &object.value);
-        condition::reconsider(cluster, text(&object.value["spec"], "group"), context.now);
-    } else if let Some(version) = &resource.custom {
-        let name = text(&version.definition["metadata"], "name").to_owned();
-        if let Some(definitions) = cluster.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").cloned()
-        {
-            finalize::finalize(cluster, context, &definitions, &name);
-        }
-    }
-}
+pub(crate) use self::version::Version;
 
 #[cfg(test)]
 mod tests {
@@ -379,10 +252,12 @@ mod tests {
                 format!("{at}.properties[x].anyOf[0].type: Forbidden: must be empty to be structural"),
             ),
             (
-                spec_with(json!({"type": "object", "anyOf": [{"required": ["z"], "properties": {"z": {}}}]})),
-                format!(
-                    "{at}.properties[x].properties[z]: Required value: because it is defined in {at}.properties[x].anyOf[0].properties[z]"
-                ),
+                with(&|it| {
+                    let version = &mut it["spec"]["versions"][0];
+                    version["subresources"] = json!({});
+                    version["schema"]["openAPIV3Schema"]["anyOf"] = json!([{"properties": {"z": {}}}]);
+                }),
+                format!("{at}.properties[z]: Required value: because it is defined in {at}.anyOf[0].properties[z]"),
             ),
         ] {
             let (code, refused) = ask(&mut quiet(), Post, DEFINITIONS, &given);

@@ -5,18 +5,15 @@
 pub(crate) mod cause;
 mod compile;
 mod default;
-mod format;
 mod list_type;
 mod metadata;
 mod misfit;
 mod node;
 pub(crate) mod path;
 mod prune;
-pub(crate) mod quantity;
 mod rule;
 mod rules;
 mod validate;
 
-pub(crate) use self::format::is_uri;
 pub(crate) use self::metadata::dns_1035_label;
 pub(crate) use self::node::{ListType, Node, NodeId, Place, ScalePaths, Schema, Type};

@@ -1,17 +1,18 @@
 //! Watches: a place in the log of changes and what to send from there. Input: the cluster. Output: frames. It must not know
 //! how frames travel.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::Cluster;
 use crate::halt::Status;
 use crate::resource::Resource;
 use crate::rest::Output;
 use crate::selector::{Fields, Labels};
 use crate::store::{Change, Event, Object};
+use crate::{Cluster, definition};
 
 /// How often a bookmark is sent to a watch that wants them and has nothing else.
 const BOOKMARK_EVERY: SignedDuration = SignedDuration::from_secs(60);
@@ -60,7 +61,10 @@ impl Watch {
     }
 
     fn frame(&mut self, cluster: &Cluster, kind: &str, object: &Object) -> Frame {
-        Frame::Event(json!({"type": kind, "object": self.output.object(cluster, &self.resource, &object.value)}))
+        // A webhook cannot be asked while a watch is polled: what only it could convert stays as it is stored.
+        let value = definition::at_version(cluster, &self.resource, &object.value, &[]);
+        let value = value.unwrap_or(Cow::Borrowed(&object.value));
+        Frame::Event(json!({"type": kind, "object": self.output.object(cluster, &self.resource, &value)}))
     }
 
     /// What a change is to this watch: an object that comes into its selection is added, one that leaves it is deleted.

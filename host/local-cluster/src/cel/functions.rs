@@ -9,8 +9,8 @@ use cel::objects::Opaque;
 use cel::{ExecutionError, Value};
 use regex::Regex;
 
-use crate::schema::is_uri;
-use crate::schema::quantity::Quantity;
+use crate::format::is_uri;
+use crate::quantity::{NO_QUANTITY, Quantity};
 
 pub(super) type Answer = Result<Value, ExecutionError>;
 
@@ -147,9 +147,9 @@ pub(super) fn call(name: &str, args: &[Value]) -> Answer {
         "quantity" | "isQuantity" => {
             let quantity = Quantity::parse(text(first)?);
             match name {
-                "quantity" => quantity
-                    .map(|quantity| thing(Thing::Quantity(quantity)))
-                    .ok_or_else(|| fault(crate::schema::quantity::NO_QUANTITY)),
+                "quantity" => {
+                    quantity.map(|quantity| thing(Thing::Quantity(quantity))).ok_or_else(|| fault(NO_QUANTITY))
+                }
                 _ => Ok(Value::Bool(quantity.is_some())),
             }
         }

@@ -5,17 +5,45 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{array, condition, open_api, storage_version, structural, text, truth};
+use super::field::{array, holds, storage_version, text, truth};
+use super::{open_api, structural};
+use crate::format::is_uri;
 use crate::halt::Cause;
 use crate::published;
 use crate::schema::path::Path;
-use crate::schema::{Schema, cause, dns_1035_label, is_uri};
+use crate::schema::{Schema, cause, dns_1035_label};
 
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 /// How many fields of a version can be selected by.
 const MAX_SELECTABLE: usize = 8;
+
+/// What a schema may say at its root beside a status subresource, as Go names it.
+const ROOT_WORDS: [&str; 22] = [
+    "Description",
+    "Type",
+    "Format",
+    "Title",
+    "Maximum",
+    "ExclusiveMaximum",
+    "Minimum",
+    "ExclusiveMinimum",
+    "MaxLength",
+    "MinLength",
+    "Pattern",
+    "MaxItems",
+    "MinItems",
+    "UniqueItems",
+    "MultipleOf",
+    "Required",
+    "Items",
+    "Properties",
+    "ExternalDocs",
+    "Example",
+    "XPreserveUnknownFields",
+    "XValidations",
+];
 
 /// Whether a group of Kubernetes has the approval that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +66,7 @@ pub(crate) fn causes(definition: &Value, old: Option<&Value>) -> Vec<Cause> {
     }
     check_spec(spec, &mut causes);
     if let Some(old) = old {
-        immutable(spec, &old["spec"], condition::holds(old, "Established"), &mut causes);
+        immutable(spec, &old["spec"], holds(old, "Established"), &mut causes);
     }
     stored_versions(definition, &mut causes);
     approved(definition, old, &mut causes);
@@ -152,6 +180,9 @@ fn check_version(version: &Value, path: &str, causes: &mut Vec<Cause>) {
     }
     let schema = &version["schema"]["openAPIV3Schema"];
     if schema.is_object() {
+        if !version["subresources"]["status"].is_null() {
+            narrow_root(schema, &format!("{path}.schema.openAPIV3Schema"), causes);
+        }
         check_schema(schema, &format!("{path}.schema.openAPIV3Schema"), causes);
     }
     check_scale(&version["subresources"]["scale"], &format!("{path}.subresources"), causes);
@@ -159,6 +190,21 @@ fn check_version(version: &Value, path: &str, causes: &mut Vec<Cause>) {
         check_column(column, &format!("{path}.additionalPrinterColumns[{at}]"), causes);
     }
     check_selectable(array(version, "selectableFields"), schema, &format!("{path}.selectableFields"), causes);
+}
+
+/// With a status of its own, a schema says at its root only what does not bind the status to the rest.
+fn narrow_root(schema: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let allowed = |word: &str| {
+        let name = word.strip_prefix("x-kubernetes-").unwrap_or(word).replace('-', "");
+        ROOT_WORDS.iter().any(|known| known.strip_prefix('X').unwrap_or(known).eq_ignore_ascii_case(&name))
+    };
+    let mut words = schema.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    if words.any(|(word, _)| !allowed(word)) {
+        let words = ROOT_WORDS.join(" ");
+        let detail =
+            format!("only [{words}] fields are allowed at the root of the schema if the status subresource is enabled");
+        causes.push(cause::invalid(path, schema, &detail));
+    }
 }
 
 fn check_schema(schema: &Value, path: &str, causes: &mut Vec<Cause>) {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{array, served, storage, text};
+use super::check::{Approval, approval};
+use super::field::{array, holds, storage, text};
+use super::served;
 use crate::Cluster;
 use crate::managed_fields::{self, Operation};
 use crate::resource::Resource;
@@ -15,12 +17,6 @@ use crate::time;
 
 /// One condition without its time: type, status, reason and message.
 pub(super) struct Condition(pub(super) &'static str, pub(super) bool, pub(super) &'static str, pub(super) String);
-
-/// Whether a condition is true.
-pub(super) fn holds(definition: &Value, kind: &str) -> bool {
-    let conditions = array(&definition["status"], "conditions").iter();
-    conditions.clone().any(|condition| condition["type"] == kind && condition["status"] == "True")
-}
 
 /// Sets a condition. Its time is that of the last change of its status.
 pub(super) fn set(definition: &mut Value, condition: &Condition, now: Timestamp) {
@@ -155,12 +151,12 @@ fn accept(cluster: &Cluster, definition: &Value) -> (Value, Condition) {
 
 /// Says of a group that belongs to Kubernetes whether its definition was approved.
 fn approve(definition: &mut Value, now: Timestamp) {
-    let Some((state, message)) = super::check::approval(definition) else { return };
+    let Some((state, message)) = approval(definition) else { return };
     let (status, reason) = match state {
-        super::check::Approval::Approved => (true, "ApprovedAnnotation"),
-        super::check::Approval::Bypassed => (false, "UnapprovedAnnotation"),
-        super::check::Approval::Missing => (false, "MissingAnnotation"),
-        super::check::Approval::Invalid => (false, "InvalidAnnotation"),
+        Approval::Approved => (true, "ApprovedAnnotation"),
+        Approval::Bypassed => (false, "UnapprovedAnnotation"),
+        Approval::Missing => (false, "MissingAnnotation"),
+        Approval::Invalid => (false, "InvalidAnnotation"),
     };
     set(definition, &Condition("KubernetesAPIApprovalPolicyConformant", status, reason, message), now);
 }

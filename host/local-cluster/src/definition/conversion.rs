@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::{array, storage_version, text};
+use super::field::{array, storage_version, text};
 use crate::Cluster;
 use crate::halt::{Answer, Call, Halt, Status};
 use crate::resource::Resource;
@@ -119,8 +119,8 @@ fn call(webhook: &Value, objects: &[&Value], wanted: &str) -> Call {
             (format!("https://{host}:{port}/{path}"), Some(host))
         }
     };
-    let versions = array(webhook, "conversionReviewVersions").iter().filter_map(Value::as_str);
-    let version = versions.filter(|version| matches!(*version, "v1" | "v1beta1")).next().unwrap_or("v1");
+    let mut versions = array(webhook, "conversionReviewVersions").iter().filter_map(Value::as_str);
+    let version = versions.find(|version| matches!(*version, "v1" | "v1beta1")).unwrap_or("v1");
     let mut request = json!({"desiredAPIVersion": wanted, "objects": objects});
     // The same objects are asked for under the same UID, so that the answer is found when all is tried again.
     request["uid"] = uid::of(request.to_string().as_bytes()).into();

@@ -5,15 +5,46 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::condition::{Condition, holds, set, write};
-use super::{array, is_definition, storage, text};
+use super::condition::{self, Condition, set, write};
+use super::field::{array, holds, is_definition, storage, text};
+use super::served;
 use crate::Cluster;
+use crate::halt::Halt;
 use crate::resource::{Resource, Storage};
 use crate::rest::Context;
 use crate::store::Object;
 use crate::time;
 
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// What follows on a written object: a definition serves its resources and gets its conditions, and one that is deleted
+/// deletes its instances.
+pub(crate) fn written(
+    cluster: &mut Cluster,
+    context: &Context<'_>,
+    resource: &Arc<Resource>,
+    object: &Arc<Object>,
+) -> Result<(), Halt> {
+    if is_definition(resource) {
+        condition::settle(cluster, resource, object.name(), context.now);
+        finalize(cluster, context, resource, object.name());
+    }
+    Ok(())
+}
+
+/// What follows on an object that is gone: a definition stops to serve, and the last instance lets its definition go.
+pub(crate) fn removed(cluster: &mut Cluster, context: &Context<'_>, resource: &Resource, object: &Object) {
+    if is_definition(resource) {
+        served::withdraw(cluster, &object.value);
+        condition::reconsider(cluster, text(&object.value["spec"], "group"), context.now);
+    } else if let Some(version) = &resource.custom {
+        let name = text(&version.definition["metadata"], "name").to_owned();
+        if let Some(definitions) = cluster.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions").cloned()
+        {
+            finalize(cluster, context, &definitions, &name);
+        }
+    }
+}
 
 /// Holds a definition back that is about to be deleted, until its instances are gone.
 pub(crate) fn hold(resource: &Resource, object: &mut Value, context: &Context<'_>) {
@@ -32,7 +63,7 @@ pub(crate) fn hold(resource: &Resource, object: &mut Value, context: &Context<'_
 }
 
 /// Deletes the instances of a definition that is deleted, and lets it go when none is left.
-pub(super) fn finalize(cluster: &mut Cluster, context: &Context<'_>, resource: &Arc<Resource>, name: &str) {
+fn finalize(cluster: &mut Cluster, context: &Context<'_>, resource: &Arc<Resource>, name: &str) {
     let held = |object: &Object| {
         let finalizers = array(&object.value["metadata"], "finalizers");
         object.terminates() && finalizers.iter().any(|finalizer| finalizer == FINALIZER)
@@ -68,7 +99,7 @@ pub(super) fn finalize(cluster: &mut Cluster, context: &Context<'_>, resource: &
     }
     if gone {
         if let Some(gone) = cluster.store.remove(&storage(), "", name) {
-            super::removed(cluster, context, resource, &gone);
+            removed(cluster, context, resource, &gone);
         }
     } else {
         write(cluster, resource, &object, definition, context.now);

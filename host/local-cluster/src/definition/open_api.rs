@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{array, text, truth};
+use super::field::{array, text, truth};
 use crate::cel::Program;
 use crate::halt::Cause;
 use crate::schema::cause;

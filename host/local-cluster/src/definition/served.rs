@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Version, array, is_definition, text, truth};
+use super::field::{array, holds, is_definition, text, truth};
+use super::version::Version;
 use crate::Cluster;
 use crate::published;
 use crate::resource::{Names, Resource, Subresource};
@@ -17,7 +18,7 @@ use crate::store::Object;
 pub(crate) fn changed(cluster: &mut Cluster, resource: &Resource, object: &Arc<Object>) {
     if is_definition(resource) {
         withdraw(cluster, &object.value);
-        if super::condition::holds(&object.value, "Established") {
+        if holds(&object.value, "Established") {
             serve(cluster, &object.value);
         }
     }
@@ -48,7 +49,7 @@ fn serve(cluster: &mut Cluster, object: &Value) {
         categories: words("categories"),
         namespaced: spec["scope"] == "Namespaced",
     };
-    let terminates = super::condition::holds(object, "Terminating");
+    let terminates = holds(object, "Terminating");
     for version in array(spec, "versions").iter().filter(|version| truth(version, "served")) {
         let name: Arc<str> = text(version, "name").into();
         let subresources = subresources(&names, &name, version);

@@ -4,7 +4,7 @@
 use regex::Regex;
 use serde_json::Value;
 
-use super::{array, text, truth};
+use super::field::{array, text, truth};
 use crate::halt::Cause;
 use crate::schema::cause;
 use crate::schema::path::Path;

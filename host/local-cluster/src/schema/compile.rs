@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::format;
 use super::node::{Checks, ListType, Node, NodeId, Pattern, ScalePaths, Schema, Type};
 use super::rule::Rule;
+use crate::format;
 
 /// How definitions are named in `$ref`.
 const PREFIX: &str = "#/components/schemas/";

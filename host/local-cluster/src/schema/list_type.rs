@@ -1,6 +1,9 @@
 //! Sets and maps that are lists: their items are there once. Input: an object. Output: causes. It must not know how lists
 //! merge.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use serde_json::{Map, Value};
 
 use super::cause;
@@ -41,9 +44,9 @@ fn walk(place: Place<'_>, value: &Value, path: &Path<'_>, found: &mut Vec<Cause>
         Value::Array(items) => {
             match &place.node.list_type {
                 ListType::Atomic => {}
-                ListType::Set => repeated(items.iter().map(Some), |at, item| {
-                    found.push(cause::duplicate(path.index(at), item.unwrap_or(&Value::Null)));
-                }),
+                ListType::Set => {
+                    repeated(items.iter(), |at, item| found.push(cause::duplicate(path.index(at), item)));
+                }
                 ListType::Map(keys) => map(keys, items, path, found),
             }
             if let Some(below) = place.items() {
@@ -57,16 +60,16 @@ fn walk(place: Place<'_>, value: &Value, path: &Path<'_>, found: &mut Vec<Cause>
 }
 
 /// Tells of every value that is there a second time, once.
-fn repeated<T: PartialEq + Copy>(items: impl Iterator<Item = T>, mut tell: impl FnMut(usize, T)) {
-    let mut seen: Vec<(T, bool)> = Vec::new();
+fn repeated<'v>(items: impl Iterator<Item = &'v Value>, mut tell: impl FnMut(usize, &Value)) {
+    let mut seen: BTreeMap<String, bool> = BTreeMap::new();
     for (at, item) in items.enumerate() {
-        match seen.iter_mut().find(|(known, _)| *known == item) {
-            None => seen.push((item, false)),
-            Some((_, told)) if !*told => {
-                *told = true;
-                tell(at, item);
+        match seen.entry(item.to_string()) {
+            Entry::Vacant(free) => drop(free.insert(false)),
+            Entry::Occupied(mut known) => {
+                if !known.insert(true) {
+                    tell(at, item);
+                }
             }
-            Some(_) => {}
         }
     }
 }

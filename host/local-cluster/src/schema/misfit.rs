@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::node::{Place, Schema, Type};
-use super::quantity::{self, Quantity};
+use crate::quantity::{self, Quantity};
 use crate::time;
 
 /// Where the decoder is: the fields from the root, and the type that has the last of them.
@@ -149,6 +149,6 @@ fn wrong_base64(text: &str) -> Option<String> {
     let digits = bytes.iter().take_while(|byte| is_digit(**byte)).count();
     let padding = bytes.len() - digits;
     let padded = bytes.iter().skip(digits).all(|byte| *byte == b'=');
-    let right = bytes.len() % 4 == 0 && padded && padding <= 2;
+    let right = bytes.len().is_multiple_of(4) && padded && padding <= 2;
     (!right).then(|| format!("illegal base64 data at input byte {}", digits.min(text.len())))
 }

@@ -115,7 +115,7 @@ fn broken(
     let kind = Value::from(type_name(place));
     let program = match rule.program() {
         Ok(program) => program,
-        Err(error) => return Some(cause::invalid(path, &kind, &format!("rule compile error: {error}"))),
+        Err(error) => return Some(cause::invalid(shown(path), &kind, &format!("rule compile error: {error}"))),
     };
     let uses_old = program.uses("oldSelf");
     if uses_old && old.is_none() && !rule.optional_old_self {
@@ -139,13 +139,18 @@ fn broken(
             } else {
                 format!("{error} evaluating rule: {}", rule.shown())
             };
-            return Some(cause::invalid(path, &kind, &detail));
+            return Some(cause::invalid(shown(path), &kind, &detail));
         }
     }
     if !uses_old && seen.unchanged {
         return None;
     }
     Some(failed(rule, seen.value, &bound, path))
+}
+
+/// A path as a cause has it: that of the root is none.
+fn shown(path: &Path<'_>) -> String {
+    if path.is_root() { super::validate::NO_FIELD.to_owned() } else { path.to_string() }
 }
 
 fn failed(rule: &Rule, value: &Value, bound: &[(&str, Bound<'_>)], path: &Path<'_>) -> Cause {
@@ -162,8 +167,7 @@ fn failed(rule: &Rule, value: &Value, bound: &[(&str, Bound<'_>)], path: &Path<'
         below if path.is_root() => below.trim_start_matches('.').to_owned(),
         below => format!("{path}.{}", below.trim_start_matches('.')),
     };
-    // The field of a rule at the root is a path that is none.
-    let field = if field.is_empty() { super::validate::NO_FIELD.to_owned() } else { field };
+    let field = if field.is_empty() { shown(path) } else { field };
     let whole = value.is_object() || value.is_array();
     match rule.reason.as_str() {
         "FieldValueForbidden" => cause::forbidden(field, &detail),

@@ -8,7 +8,7 @@ use jiff::civil::Date;
 use regex::Regex;
 
 /// Formats that definitions may use for strings, by their names without dashes.
-const STRINGS: &[(&str, fn(&str) -> bool)] = &[
+const STRINGS: &[(&str, Check)] = &[
     ("bsonobjectid", |text| text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit())),
     ("uri", is_uri),
     ("email", is_email),
@@ -37,6 +37,7 @@ const STRINGS: &[(&str, fn(&str) -> bool)] = &[
     ("k8slongname", |text| text.len() <= 253 && text.split('.').all(|part| matches(&SHORT_NAME, part))),
 ];
 
+type Check = fn(&str) -> bool;
 type Pattern = LazyLock<Regex>;
 
 const fn pattern(source: fn() -> Regex) -> Pattern {
@@ -96,7 +97,7 @@ pub(crate) fn is_known(kind: &str, format: &str) -> bool {
 }
 
 /// The check of a string's format.
-pub(super) fn of(format: &str) -> Option<fn(&str) -> bool> {
+pub(crate) fn of(format: &str) -> Option<fn(&str) -> bool> {
     let name = format.replace('-', "");
     STRINGS.iter().find(|(known, _)| *known == name).map(|(_, check)| *check)
 }
