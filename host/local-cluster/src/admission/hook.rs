@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::reading::{array, kind, text};
-use crate::halt::{Halt, Status};
+use crate::halt::{Answer, Halt, Status};
 use crate::resource::{Resource, Storage};
 use crate::rest::{Attributes, Context};
 use crate::selector::Labels;
@@ -154,6 +154,7 @@ pub(super) fn shown(
     attributes: &Attributes,
     target: &Resource,
     object: &Value,
+    answers: &[Answer],
 ) -> Result<Value, Halt> {
     if attributes.subresource == "scale" {
         return Ok(scale::of(&attributes.resource, object));
@@ -163,7 +164,7 @@ pub(super) fn shown(
     {
         return Ok(object.clone());
     }
-    Ok(definition::at_version(cluster, target, object)?.into_owned())
+    Ok(definition::at_version(cluster, target, object, answers)?.into_owned())
 }
 
 impl Hook {
@@ -279,7 +280,7 @@ fn request(
     };
     let plural = |resource: &Resource| json!({"group": &*resource.group, "version": &*resource.version, "resource": &*resource.plural});
     let view =
-        |object: Option<&Value>| object.map_or(Ok(Value::Null), |object| shown(cluster, attributes, target, object));
+        |object: Option<&Value>| object.map_or(Ok(Value::Null), |object| shown(cluster, attributes, target, object, context.answers));
     let operation = objects.operation();
     let mut user = json!({});
     for (key, value) in [("username", &context.user.name), ("uid", &context.user.uid)] {

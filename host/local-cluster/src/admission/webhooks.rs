@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::hook::{self, Failure, Hook, Objects};
 use super::reading::text;
-use crate::halt::{Halt, Status};
+use crate::halt::{Answer, Halt, Status};
 use crate::resource::Resource;
 use crate::rest::{Attributes, Context};
 use crate::{Cluster, definition, scale, strategy};
@@ -67,7 +67,7 @@ pub(super) fn mutate(
         }
         let answer = hook.ask(cluster, context, attributes, &target, objects);
         let Some(response) = settled(&hook, answer)? else { continue };
-        let patched = patched(cluster, attributes, &target, &hook, object, &response);
+        let patched = patched(cluster, attributes, &target, &hook, object, &response, context.answers);
         let Some(patched) = settled(&hook, patched)?.flatten() else {
             remember(rounds, &hook);
             continue;
@@ -155,6 +155,7 @@ fn patched(
     hook: &Hook,
     object: &Value,
     response: &Value,
+    answers: &[Answer],
 ) -> Result<Option<Value>, Failure> {
     let encoded = text(response, "patch");
     if encoded.is_empty() {
@@ -169,7 +170,7 @@ fn patched(
     if patch_type != "JSONPatch" {
         return Err(Failure::Call(format!("unsupported patch type {patch_type:?}")));
     }
-    let mut new = hook::shown(cluster, attributes, target, object)?;
+    let mut new = hook::shown(cluster, attributes, target, object, answers)?;
     let refused = |error| Failure::Halt(Status::internal(format!("{}: {error}", hook.name())).into());
     json_patch::patch(&mut new, &patch).map_err(refused)?;
     if attributes.subresource == "scale" {
@@ -179,7 +180,7 @@ fn patched(
     }
     let resource = &attributes.resource;
     if target.version != resource.version {
-        new = definition::at_version(cluster, resource, &new)?.into_owned();
+        new = definition::at_version(cluster, resource, &new, answers)?.into_owned();
     }
     if attributes.subresource.is_empty() {
         resource.schema().default(&mut new);
