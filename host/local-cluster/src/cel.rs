@@ -3,6 +3,7 @@
 
 mod functions;
 mod library;
+pub(crate) mod quantity;
 
 use std::sync::{Arc, LazyLock};
 

@@ -20,7 +20,6 @@ mod options;
 mod patch;
 mod path;
 mod published;
-mod quantity;
 mod request;
 mod resource;
 mod rest;

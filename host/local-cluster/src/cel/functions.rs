@@ -9,8 +9,8 @@ use cel::objects::Opaque;
 use cel::{ExecutionError, Value};
 use regex::Regex;
 
+use super::quantity::{NO_QUANTITY, Quantity};
 use crate::format::is_uri;
-use crate::quantity::{NO_QUANTITY, Quantity};
 
 pub(super) type Answer = Result<Value, ExecutionError>;
 

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::node::{Place, Schema, Type};
-use crate::quantity;
+use crate::cel::quantity;
 
 impl Schema {
     /// Fills in the defaults of fields that are absent, or null where null is not allowed.

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::node::{Place, Schema, Type};
-use crate::quantity::{self, Quantity};
+use crate::cel::quantity::{self, Quantity};
 use crate::time;
 
 /// Where the decoder is: the fields from the root, and the type that has the last of them.
