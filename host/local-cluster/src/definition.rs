@@ -61,6 +61,8 @@ mod tests {
                     "name": {"type": "string", "maxLength": 3, "minLength": 2, "pattern": "^[a-z]*$"},
                     "when": {"type": "string", "format": "date-time"},
                     "port": {"x-kubernetes-int-or-string": true},
+                    "free": {"type": "object", "additionalProperties": true},
+                    "labels": {"type": "object", "additionalProperties": {"type": "string"}},
                     "list": {
                         "type": "array", "maxItems": 2, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
                         "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer", "maximum": 5}}},
@@ -160,6 +162,7 @@ mod tests {
         for (spec, wanted) in [
             (json!({}), format!("[spec.size: Required value{unchecked}")),
             (json!({"size": "x"}), format!("[spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\"{unchecked}")),
+            (json!({"size": 1, "labels": {"a": 1}, "free": {"a": {"b": 1}}}), format!("[spec.labels.a: Invalid value: \"integer\": spec.labels.a in body must be of type string: \"integer\"{unchecked}")),
             (json!({"size": 0}), "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1".to_owned()),
             (json!({"size": 100}), "spec: Invalid value: failed rule: self.size < 100".to_owned()),
             (json!({"size": 1, "mode": "c"}), format!("[spec.mode: Unsupported value: \"c\": supported values: \"a\", \"b\"{unchecked}")),

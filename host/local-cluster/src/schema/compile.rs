@@ -116,6 +116,10 @@ impl<'a> Compiler<'a> {
             node.merge_key = own.merge_key.or(node.merge_key.take());
             node.patch_strategy = own.patch_strategy.or(node.patch_strategy.take());
             node.atomic_map |= own.atomic_map;
+            if own.go_type.is_some() {
+                // A definition that is another one or something else keeps its own type.
+                (node.kind, node.go_type) = (own.kind, own.go_type);
+            }
         }
         self.nodes[0] = self.nodes[root.0].clone();
         for at in 0..self.nodes.len() {
