@@ -8,6 +8,7 @@ mod access;
 mod admission;
 mod apply;
 mod body;
+mod cel;
 mod controllers;
 mod definition;
 mod discovery;

@@ -67,3 +67,16 @@ pub(crate) fn schema(group: &str, version: &str, kind: &str) -> Arc<Schema> {
     let found = definitions.as_object().and_then(|all| all.values().find(|definition| is_it(definition)));
     found.map_or_else(|| Arc::new(Schema::anything()), |found| Arc::new(Schema::compile(found, definitions)))
 }
+
+/// The definitions below `ObjectMeta`, which all objects have.
+pub(crate) fn metadata() -> &'static Value {
+    static METADATA: LazyLock<Value> = LazyLock::new(|| {
+        let mut document = open_api("api/v1").map_or(Value::Null, parse);
+        let mut definitions = document["components"]["schemas"].take();
+        if let Some(definitions) = definitions.as_object_mut() {
+            definitions.retain(|name, _| name.starts_with("io.k8s.apimachinery.pkg.apis.meta.v1."));
+        }
+        definitions
+    });
+    &METADATA
+}

@@ -180,8 +180,8 @@ fn objects(
         return Ok(special);
     }
     match verb {
-        "get" => read::get(cluster, request, &attributes),
-        "list" => read::list(cluster, request, &attributes, context.now),
+        "get" => read::get(cluster, request, &attributes, context),
+        "list" => read::list(cluster, request, &attributes, context),
         "watch" => read::watch(cluster, request, &attributes, context.now),
         "create" => create::from_request(cluster, request, &attributes, context),
         "update" => update::from_request(cluster, request, &attributes, context),

@@ -14,18 +14,17 @@ mod normal;
 mod pod;
 mod pod_default;
 mod prepare;
-mod quantity;
 mod rule;
 mod service;
 mod validate;
 
 use serde_json::{Value, json};
 
-use crate::Cluster;
 use crate::halt::{Cause, Halt, Status};
 use crate::resource::{Resource, Storage};
 use crate::rest::{Attributes, Context, Propagation};
 use crate::store::Object;
+use crate::{Cluster, definition};
 
 use self::field::{Causes, text};
 
@@ -37,6 +36,13 @@ pub(crate) fn default(resource: &Resource, object: &mut Value) {
         normal::tidy(object, resource.schema().root());
         default::default(resource, object);
     }
+    if is_definition(resource) {
+        definition::default(object);
+    }
+}
+
+fn is_definition(resource: &Resource) -> bool {
+    &*resource.kind == "CustomResourceDefinition" && &*resource.group == "apiextensions.k8s.io"
 }
 
 /// Takes away what a create may not set, and sets what it starts with: generation, status, what the cluster gives.
@@ -47,15 +53,13 @@ pub(crate) fn prepare_create(
     object: &mut Value,
 ) -> Result<(), Halt> {
     if resource.custom.is_some() {
-        prepare::create_custom(resource, object);
-        return Ok(());
-    }
-    if let Some(message) = prepare::bad_quantity(resource, object) {
-        return Err(Status::bad_request(message).into());
+        return definition::prepare_create(cluster, context, resource, object);
     }
     prepare::create(resource, object, context);
     if is_service(resource) {
         service::create(cluster, object, context.now)?;
+    } else if is_definition(resource) {
+        definition::prepare(object, None);
     }
     Ok(())
 }
@@ -70,15 +74,13 @@ pub(crate) fn prepare_update(
 ) -> Result<(), Halt> {
     let (resource, subresource) = (&attributes.resource, attributes.subresource.as_str());
     if resource.custom.is_some() {
-        prepare::update_custom(resource, subresource, new, old);
-        return Ok(());
-    }
-    if let Some(message) = prepare::bad_quantity(resource, new) {
-        return Err(Status::bad_request(message).into());
+        return definition::prepare_update(cluster, context, attributes, new, old);
     }
     prepare::update(resource, subresource, new, old, context.now);
     if is_service(resource) && subresource.is_empty() {
         service::update(cluster, new, old, context.now)?;
+    } else if is_definition(resource) && subresource.is_empty() {
+        definition::prepare(new, Some(old));
     }
     Ok(())
 }
@@ -99,6 +101,9 @@ pub(crate) fn validate_create(_cluster: &Cluster, resource: &Resource, object: &
     if resource.custom.is_none() {
         validate::create(resource, object, &mut causes);
     }
+    if is_definition(resource) {
+        causes.0.extend(definition::causes(object, None));
+    }
     causes.0
 }
 
@@ -107,6 +112,9 @@ pub(crate) fn validate_update(_cluster: &Cluster, attributes: &Attributes, new: 
     metadata::check_update(new, old, &mut causes);
     if attributes.resource.custom.is_none() {
         validate::update(&attributes.resource, &attributes.subresource, new, old, &mut causes);
+    }
+    if is_definition(&attributes.resource) {
+        causes.0.extend(definition::causes(new, Some(old)));
     }
     causes.0
 }
