@@ -1,16 +1,26 @@
 //! The controllers: each sees the changes of the kinds that it watches, keeps keys that wait, and looks at one key at a
 //! time. Input: the log of changes and the time. Output: writes to the cluster, as requests make them. It must not know HTTP.
 
+mod clean_up;
+mod cluster_roles;
 mod condition;
+mod disruption;
+mod endpoints;
 mod garbage_collector;
 mod kubelet;
+mod namespace;
+mod new_namespace;
+mod node_lifecycle;
 mod placement;
+mod quota;
 mod resources;
 mod scheduler;
 mod storages;
 mod taint;
 #[cfg(test)]
 mod testing;
+mod volumes;
+mod workloads;
 mod write;
 
 use std::sync::Arc;
@@ -19,10 +29,11 @@ use imbl::{OrdMap, OrdSet};
 use jiff::{SignedDuration, Timestamp};
 
 use self::placement::Placement;
-use crate::halt::{Answer, Halt};
+use crate::halt::{Answer, FirstTry, Halt};
 use crate::options::Options;
+use crate::resource::Storage;
 use crate::rest::Context;
-use crate::store::{Change, Event};
+use crate::store::{Change, Event, Object};
 use crate::{Cluster, Reply, Step};
 
 /// The first wait of a key that failed; it doubles up to [`LAST_WAIT`].
@@ -34,6 +45,16 @@ const STEPS_OF_A_BATCH: u64 = 1_000;
 
 /// The namespace and name of what a controller looks at, as its own choice of kind has it.
 pub(crate) type Key = (Arc<str>, Arc<str>);
+
+/// An object's own key.
+fn key(object: &Object) -> Key {
+    (object.namespace().into(), object.name().into())
+}
+
+/// Whether an update left these fields as they were; each is a JSON pointer.
+fn unchanged(before: &Object, after: &Object, fields: &[&str]) -> bool {
+    fields.iter().all(|field| before.value.pointer(field) == after.value.pointer(field))
+}
 
 /// What a controller does next with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +84,28 @@ pub(crate) struct Controller {
 }
 
 /// All controllers in the order they take turns in.
-const ALL: &[&[Controller]] = &[CLUSTER];
+const ALL: &[&[Controller]] = &[CLUSTER, workloads::WORKLOADS];
 
 /// Those that look after the cluster as a whole, and the models of its nodes.
-const CLUSTER: &[Controller] = &[kubelet::CONTROLLER, scheduler::CONTROLLER, garbage_collector::CONTROLLER];
+const CLUSTER: &[Controller] = &[
+    kubelet::CONTROLLER,
+    scheduler::CONTROLLER,
+    node_lifecycle::CONTROLLER,
+    node_lifecycle::EVICTION,
+    volumes::CONTROLLER,
+    new_namespace::SERVICE_ACCOUNT,
+    new_namespace::ROOT_CERTIFICATE,
+    garbage_collector::CONTROLLER,
+    namespace::CONTROLLER,
+    endpoints::CONTROLLER,
+    endpoints::SLICE_CONTROLLER,
+    disruption::CONTROLLER,
+    quota::CONTROLLER,
+    cluster_roles::CONTROLLER,
+    clean_up::FINISHED_JOBS,
+    clean_up::LOST_PODS,
+    clean_up::OLD_EVENTS,
+];
 
 /// The queues of the controllers that run.
 #[derive(Clone, Debug)]
@@ -100,7 +139,7 @@ impl std::fmt::Debug for Controller {
 impl Controller {
     fn sees(&self, change: &Change) -> bool {
         let (group, plural) = (&*change.storage.group, &*change.storage.plural);
-        self.watches.is_empty() || self.watches.iter().any(|watched| *watched == (group, plural))
+        self.watches.is_empty() || self.watches.contains(&(group, plural))
     }
 }
 
@@ -163,7 +202,7 @@ impl Controllers {
         let turns = (0..count).map(|offset| (self.turn + offset) % count);
         let mut due = turns.filter(|at| self.queues[*at].next().is_some_and(|next| next <= now)).peekable();
         let first = due.peek().copied()?;
-        if self.steps % STEPS_OF_A_BATCH == 0 {
+        if self.steps.is_multiple_of(STEPS_OF_A_BATCH) {
             return Some(first);
         }
         due.find(|at| !self.queues[*at].controller.batches).or(Some(first))
@@ -175,21 +214,28 @@ impl Controllers {
 pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) -> Reply<Step> {
     see(cluster, now);
     let Some(at) = cluster.controllers.due(now) else { return Reply::Done(Step::Idle(cluster.controllers.next())) };
+    let first = FirstTry::of(answers, cluster.made, now);
     let mut next = cluster.clone();
+    next.made = first.made;
     next.controllers.steps += 1;
     next.controllers.turn = at + 1;
     let controller = next.controllers.queues[at].controller;
     let Some(key) = next.controllers.queues[at].take(now) else { return Reply::Done(Step::Worked) };
-    let mut context = Context::system(controller.user, answers, now);
+    let mut context = Context::system(controller.user, answers, first.at);
     if controller.user.starts_with("system:serviceaccount:") {
         "kube-controller-manager".clone_into(&mut context.manager);
     }
     match (controller.reconcile)(&mut next, &context, &key) {
         Ok(again) => {
             next.controllers.queues[at].settle(key, again, now);
+            next.made = next.made.max(cluster.made);
             *cluster = next;
         }
-        Err(Halt::Call(call)) => return Reply::Call(call),
+        Err(Halt::Call(mut call)) => {
+            cluster.made = cluster.made.max(first.reserved());
+            call.first_try = first;
+            return Reply::Call(call);
+        }
         Err(Halt::Status(_)) => {
             let controllers = &mut cluster.controllers;
             controllers.steps += 1;
@@ -226,9 +272,9 @@ fn see(cluster: &mut Cluster, now: Timestamp) {
 
 fn all(cluster: &Cluster) -> Vec<Change> {
     let added = |(storage, objects): (_, Vec<_>)| {
-        let change = move |object: Arc<crate::store::Object>| Change {
+        let change = move |object: Arc<Object>| Change {
             revision: object.revision,
-            storage: crate::resource::Storage::clone(&storage),
+            storage: Storage::clone(&storage),
             event: Event::Added,
             object,
             previous: None,
@@ -236,4 +282,74 @@ fn all(cluster: &Cluster) -> Vec<Change> {
         objects.into_iter().map(change)
     };
     cluster.store.all().into_iter().flat_map(added).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::storages::{ENDPOINTS, PODS};
+    use super::testing::{after, cluster, pass, pod, post};
+    use crate::Method::Delete;
+    use crate::testing::ask;
+    use crate::{Reply, Step};
+
+    #[test]
+    fn many_pods_take_few_steps_each_and_batches_look_once() {
+        const COUNT: usize = 300;
+        let mut cluster = cluster(&["scheduler", "kubelet", "endpoints-controller"]);
+        for at in 1..4 {
+            post(&mut cluster, "/api/v1/nodes", &json!({"metadata": {"name": format!("node-{at}")}}));
+        }
+        let service = json!({
+            "metadata": {"name": "s"}, "spec": {"selector": {"app": "a"}, "ports": [{"port": 80, "protocol": "TCP"}]},
+        });
+        post(&mut cluster, "/api/v1/namespaces/default/services", &service);
+        for at in 0..COUNT {
+            let mut pod = pod(&format!("p{at}"));
+            pod["metadata"]["labels"] = json!({"app": "a"});
+            post(&mut cluster, "/api/v1/namespaces/default/pods", &pod);
+        }
+        let before = cluster.revision();
+        pass(&mut cluster, 2);
+        let changes: Vec<_> = cluster.store.changes(before).collect();
+        let of =
+            |storage: &crate::resource::Storage| changes.iter().filter(|change| change.storage == *storage).count();
+        // Bound, ContainerCreating, Running.
+        assert_eq!(of(&PODS), 3 * COUNT);
+        assert!(of(&ENDPOINTS) <= 3, "{}", of(&ENDPOINTS));
+        assert!(cluster.controllers.steps < 12 * COUNT as u64, "{}", cluster.controllers.steps);
+    }
+
+    #[test]
+    fn controllers_that_are_behind_the_log_look_at_all_objects() {
+        let mut cluster = cluster(&["garbage-collector-controller"]);
+        let maps = "/api/v1/namespaces/default/configmaps";
+        let owner = post(&mut cluster, maps, &json!({"metadata": {"name": "a"}}));
+        let reference =
+            json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner["metadata"]["uid"]}]);
+        post(&mut cluster, maps, &json!({"metadata": {"name": "b", "ownerReferences": reference}}));
+        ask(&mut cluster, Delete, &format!("{maps}/a"), &json!(null));
+        cluster.compact();
+        pass(&mut cluster, 1);
+        assert!(cluster.store.list(&crate::resource::Storage::new("", "configmaps"), None, None).next().is_none());
+    }
+
+    #[test]
+    fn a_key_that_fails_is_tried_again_later_each_time() {
+        let mut cluster = cluster(&["garbage-collector-controller"]);
+        let unknown = json!([{"apiVersion": "example.com/v1", "kind": "Gone", "name": "a", "uid": "x"}]);
+        let map = json!({"metadata": {"name": "b", "ownerReferences": unknown}});
+        post(&mut cluster, "/api/v1/namespaces/default/configmaps", &map);
+        let mut now = after(0);
+        let mut waits = Vec::new();
+        while waits.len() < 16 {
+            if let Reply::Done(Step::Idle(next)) = cluster.step(&[], now) {
+                let next = next.unwrap();
+                waits.push(next.duration_since(now).as_millis());
+                now = next;
+            }
+        }
+        assert_eq!((waits[0], waits[1], waits[2], waits[15]), (5, 10, 20, 60_000));
+    }
 }

@@ -3,6 +3,7 @@
 //! A request that needs a webhook's answer is given up without a trace and made again with the answer: the cluster is a
 //! value, so what the first try changed is dropped with its copy.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// The end of a request before its result.
@@ -27,6 +28,43 @@ pub struct Call {
     pub review: Value,
     /// How long the webhook may take.
     pub timeout_seconds: u64,
+    /// The Service in the URL, whose endpoints are to be asked.
+    pub service: Option<ServiceReference>,
+    /// When the request was first tried: all tries of it are made as of then.
+    pub first_try: FirstTry,
+}
+
+/// A Service that a webhook is behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceReference {
+    /// The Service's namespace.
+    pub namespace: String,
+    /// The Service's name.
+    pub name: String,
+    /// One of its ports.
+    pub port: u16,
+}
+
+/// What makes the later tries of a request equal to its first: with the same names and times a webhook is asked the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirstTry {
+    pub(crate) made: u64,
+    pub(crate) at: Timestamp,
+}
+
+/// How many UIDs and names are kept for a request that waits for a webhook: more than a deletion of a collection draws.
+const RESERVED: u64 = 1 << 20;
+
+impl FirstTry {
+    /// That of a request, or the one that its answers belong to.
+    pub(crate) fn of(answers: &[Answer], made: u64, at: Timestamp) -> Self {
+        answers.first().map_or(Self { made, at }, |answer| answer.call.first_try)
+    }
+
+    /// What is made meanwhile begins after this.
+    pub(crate) fn reserved(self) -> u64 {
+        self.made.saturating_add(RESERVED)
+    }
 }
 
 /// What a webhook answered to a call.
@@ -34,7 +72,8 @@ pub struct Call {
 pub struct Answer {
     /// The call that was made.
     pub call: Call,
-    /// The review with its response, or why there is none, such as `connection refused`.
+    /// The review with its response, or why there is none, such as
+    /// `Post "https://a.b.svc:443/?timeout=10s": dial tcp 10.96.0.10:443: connect: connection refused`.
     pub result: Result<Value, String>,
 }
 

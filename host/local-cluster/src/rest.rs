@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::halt::{Answer, Halt, Status};
+use crate::halt::{Answer, FirstTry, Halt, Status};
 use crate::path::{Address, Path};
 use crate::request::{Body, Method, Request, Response, User};
 use crate::resource::Resource;
-use crate::{Cluster, Reply, access, admission, discovery, path, strategy};
+use crate::{Cluster, Reply, access, admission, discovery, path, protobuf, strategy};
 
 pub(crate) use self::create::create;
 pub(crate) use self::delete::{DeleteOptions, Propagation, delete, finish};
@@ -91,22 +91,29 @@ impl Attributes {
 /// Answers a request; nothing is left of one that is refused or that must ask a webhook first.
 pub(crate) fn request(cluster: &mut Cluster, request: &Request, answers: &[Answer], now: Timestamp) -> Reply<Response> {
     let mut next = cluster.clone();
+    let first = FirstTry::of(answers, cluster.made, now);
+    next.made = first.made;
     let mut context = Context {
         user: User::default(),
         manager: manager(request),
         dry_run: false,
         answers,
-        now,
+        now: first.at,
         warnings: RefCell::default(),
     };
     let mut response = match respond(&mut next, request, &mut context) {
         Ok(response) => {
             if !context.dry_run {
+                next.made = next.made.max(cluster.made);
                 *cluster = next;
             }
             response
         }
-        Err(Halt::Call(call)) => return Reply::Call(call),
+        Err(Halt::Call(mut call)) => {
+            cluster.made = cluster.made.max(first.reserved());
+            call.first_try = first;
+            return Reply::Call(call);
+        }
         Err(Halt::Status(status)) => refusal(&status),
     };
     for warning in context.warnings.into_inner() {
@@ -150,7 +157,10 @@ fn respond(cluster: &mut Cluster, request: &Request, context: &mut Context<'_>) 
             access::authorize_path(cluster, &context.user, request)?;
             discovery::document(cluster, &segments, request)
         }
-        Path::Resource(address) => objects(cluster, request, &address, context),
+        Path::Resource(address) => {
+            let decoded = protobuf::as_json(request)?;
+            objects(cluster, decoded.as_ref().unwrap_or(request), &address, context)
+        }
     }
 }
 
@@ -180,8 +190,8 @@ fn objects(
         return Ok(special);
     }
     match verb {
-        "get" => read::get(cluster, request, &attributes),
-        "list" => read::list(cluster, request, &attributes, context.now),
+        "get" => read::get(cluster, request, &attributes, context),
+        "list" => read::list(cluster, request, &attributes, context),
         "watch" => read::watch(cluster, request, &attributes, context.now),
         "create" => create::from_request(cluster, request, &attributes, context),
         "update" => update::from_request(cluster, request, &attributes, context),
@@ -254,8 +264,9 @@ fn one(
     attributes: &Attributes,
     status: u16,
     object: &serde_json::Value,
+    now: Timestamp,
 ) -> Response {
-    let body = output.object(cluster, &attributes.resource, object);
+    let body = output.object(cluster, &attributes.resource, object, now);
     Response { body: Body::Json(body), ..Response::json(status, serde_json::Value::Null) }
 }
 

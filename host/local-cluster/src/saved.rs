@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::options::Options;
@@ -104,7 +103,7 @@ impl Cluster {
 mod tests {
     use super::*;
     use crate::Method::{Delete, Get, Post, Put};
-    use crate::testing::{ask, quiet, start};
+    use crate::testing::{ask, quiet};
 
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

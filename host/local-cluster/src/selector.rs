@@ -153,13 +153,20 @@ impl Fields {
     }
 }
 
-fn field(object: &Value, path: &str) -> String {
-    let found = path.split('.').try_fold(object, |value, part| value.get(part));
-    match found {
-        Some(Value::String(text)) => text.clone(),
-        None | Some(Value::Null) => String::new(),
-        Some(other) => other.to_string(),
+/// The text at a place: at the first of several paths (between `|`) that has one, or what stands after `=`.
+fn field(object: &Value, place: &str) -> String {
+    for path in place.split('|') {
+        if let Some(text) = path.strip_prefix('=') {
+            return text.to_owned();
+        }
+        match path.split('.').try_fold(object, |value, part| value.get(part)) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) if text.is_empty() => {}
+            Some(Value::String(text)) => return text.clone(),
+            Some(other) => return other.to_string(),
+        }
     }
+    String::new()
 }
 
 #[cfg(test)]
@@ -199,5 +206,8 @@ mod tests {
         assert!(selected("metadata.name=a,spec.nodeName="));
         assert!(selected("spec.unschedulable=true") && !selected("metadata.name!=a"));
         assert!(Fields::parse("metadata.name").is_err());
+        let selected = |text: &str| Fields(vec![("spec.a|metadata.name".into(), true, text.into())]).matches(&object);
+        assert!(selected("a") && !selected("b"));
+        assert!(Fields(vec![("spec.a|=no".into(), true, "no".into())]).matches(&object));
     }
 }

@@ -3,13 +3,16 @@
 
 use http::request::Parts;
 use http::{HeaderMap, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::{Body as _, Incoming};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use mortise_local_cluster::{Credentials, Method, Request, Status, User};
 use percent_encoding::percent_decode_str;
 
 /// Largest body, as kube-apiserver has it.
 const MAX_BODY_BYTES: usize = 3 << 20;
+/// How much of a body that is too large is read to its end: a client that still sends when its connection is closed does not
+/// see why.
+const MAX_BYTES_TO_DROP: usize = 64 << 20;
 
 /// Reads a request. The user is that of the client's certificate.
 pub(crate) async fn request(head: &Parts, body: Incoming, user: Option<User>) -> Result<Request, Status> {
@@ -73,23 +76,25 @@ fn query(text: &str) -> Option<Vec<(String, String)>> {
     pairs.map(pair).collect()
 }
 
-async fn read(body: Incoming) -> Result<Vec<u8>, Status> {
-    let too_large = || {
+async fn read(mut body: Incoming) -> Result<Vec<u8>, Status> {
+    let broke_off = |error| refusal(400, "BadRequest", &format!("the request broke off: {error}"));
+    let (mut bytes, mut dropped) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(broke_off)?.into_data() else { continue };
+        if dropped == 0 && bytes.len() + data.len() <= MAX_BODY_BYTES {
+            bytes.extend_from_slice(&data);
+            continue;
+        }
+        dropped += data.len();
+        if dropped > MAX_BYTES_TO_DROP {
+            break;
+        }
+    }
+    if dropped > 0 {
         let message = format!("Request entity too large: limit is {MAX_BODY_BYTES}");
-        refusal(413, "RequestEntityTooLarge", &message)
-    };
-    if body.is_end_stream() {
-        return Ok(Vec::new());
+        return Err(refusal(413, "RequestEntityTooLarge", &message));
     }
-    // By its Content-Length; without one the bytes are counted.
-    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
-        return Err(too_large());
-    }
-    match Limited::new(body, MAX_BODY_BYTES).collect().await {
-        Ok(body) => Ok(body.to_bytes().into()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(refusal(400, "BadRequest", &format!("the request broke off: {error}"))),
-    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ pub(super) fn from_request(
     body::check_kind(&object, &attributes.resource)?;
     body::unknown_fields(request, &attributes.resource, &mut object, context)?;
     let stored = create(cluster, context, attributes, object)?;
-    let value = definition::at_version(cluster, &attributes.resource, &stored.value)?;
-    Ok(one(cluster, &output, attributes, 201, &value))
+    let value = definition::at_version(cluster, &attributes.resource, &stored.value, context.answers)?;
+    Ok(one(cluster, &output, attributes, 201, &value, context.now))
 }
 
 /// Creates an object. `attributes.name` may be empty; the namespace is the one of the request.
@@ -58,9 +58,9 @@ pub(super) fn create_as(
     if how == Update::Whole {
         managed_fields::update(resource, None, &mut object, &context.manager, Operation::Update, "", context.now);
     }
-    strategy::prepare_create(cluster, context, resource, &mut object)?;
     admission::mutate(cluster, context, attributes, &mut object, None)?;
     strategy::default(resource, &mut object);
+    strategy::prepare_create(cluster, context, resource, &mut object)?;
     finish(cluster, context, attributes, object)
 }
 
@@ -83,10 +83,9 @@ fn finish(
     if cluster.store.get(&resource.storage, &attributes.namespace, &name).is_some() {
         return Err(Status::already_exists(&resource.group, &resource.plural, &name).into());
     }
-    let object = definition::for_storage(cluster, resource, object)?;
+    let object = definition::for_storage(cluster, resource, object, context.answers)?;
     let stored = cluster.store.put(&resource.storage, object);
-    definition::changed(cluster, resource, &stored);
-    strategy::created(cluster, context, resource, &stored)?;
+    definition::written(cluster, context, resource, &stored)?;
     Ok(stored)
 }
 
@@ -103,7 +102,7 @@ fn name(cluster: &mut Cluster, attributes: &Attributes, object: &mut Value) -> R
     }
     if resource.namespaced {
         object["metadata"]["namespace"] = attributes.namespace.clone().into();
-        strategy::namespace_is_open(cluster, resource, &attributes.namespace)?;
+        strategy::namespace_is_open(cluster, resource, &attributes.namespace, object)?;
     }
     let base = object["metadata"]["generateName"].as_str().unwrap_or_default().to_owned();
     if object["metadata"]["name"].as_str().unwrap_or_default().is_empty() {

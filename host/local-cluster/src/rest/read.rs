@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::output;
-use super::{Attributes, one};
+use super::{Attributes, Context, one};
 use crate::halt::{Halt, Status};
 use crate::request::{Body, Request, Response};
 use crate::selector::{Fields, Labels};
@@ -19,12 +19,17 @@ use crate::{Cluster, definition, strategy};
 /// How long a watch lasts that does not say: the API server's default is between 30 and 60 minutes.
 const WATCH_LASTS: SignedDuration = SignedDuration::from_mins(45);
 
-pub(super) fn get(cluster: &Cluster, request: &Request, attributes: &Attributes) -> Result<Response, Halt> {
+pub(super) fn get(
+    cluster: &Cluster,
+    request: &Request,
+    attributes: &Attributes,
+    context: &Context<'_>,
+) -> Result<Response, Halt> {
     let output = output::read(request)?;
     let object = cluster.store.get(&attributes.resource.storage, &attributes.namespace, &attributes.name);
     let object = object.ok_or_else(|| attributes.not_found())?;
-    let value = definition::at_version(cluster, &attributes.resource, &object.value)?;
-    Ok(one(cluster, &output, attributes, 200, &value))
+    let value = definition::at_version(cluster, &attributes.resource, &object.value, context.answers)?;
+    Ok(one(cluster, &output, attributes, 200, &value, context.now))
 }
 
 /// The selectors of a list, a watch or a deletion of a collection.
@@ -32,17 +37,10 @@ pub(super) fn selectors(request: &Request, attributes: &Attributes) -> Result<(L
     let labels = Labels::parse(request.parameter("labelSelector").unwrap_or_default());
     let labels = labels.map_err(Status::bad_request)?;
     let fields = Fields::parse(request.parameter("fieldSelector").unwrap_or_default());
-    let fields = fields.map_err(Status::bad_request)?;
-    for (path, _, _) in &fields.0 {
-        if !strategy::selectable(&attributes.resource, path) {
-            let message = match &attributes.resource.custom {
-                Some(_) => format!("field label not supported: {path}"),
-                None => {
-                    format!("{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-                }
-            };
-            return Err(Status::bad_request(message).into());
-        }
+    let mut fields = fields.map_err(Status::bad_request)?;
+    for (path, _, _) in &mut fields.0 {
+        let place = strategy::selectable(&attributes.resource, path).map_err(Status::bad_request)?;
+        *path = place.into();
     }
     Ok((labels, fields))
 }
@@ -93,7 +91,7 @@ pub(super) fn list(
     cluster: &Cluster,
     request: &Request,
     attributes: &Attributes,
-    _now: Timestamp,
+    context: &Context<'_>,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
     let (labels, fields) = selectors(request, attributes)?;
@@ -133,9 +131,9 @@ pub(super) fn list(
         }
     }
     let values = output::values(&objects);
-    let values = definition::all_at_version(cluster, &attributes.resource, &values)?;
+    let values = definition::all_at_version(cluster, &attributes.resource, &values, context.answers)?;
     let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
-    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata)))
+    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata, context.now)))
 }
 
 fn check_match(request: &Request, wanted: Option<u64>, matching: Option<&str>) -> Result<(), Halt> {
@@ -209,6 +207,7 @@ pub(super) fn watch(
         ends_at: now + lasts,
         next_bookmark: first_bookmark(now),
         ended: false,
+        has_columns: false,
     };
     match wanted {
         Some(wanted) if wanted > 0 && sends_initial != Some(true) => watch.position = wanted,

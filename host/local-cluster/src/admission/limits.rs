@@ -1,0 +1,211 @@
+//! LimitRanger: default resources of containers, and the least and the most that a namespace allows. Input: Pods and claims.
+//! Output: the same, completed, or a refusal. It must not know quotas.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::reading::{all_of, array, forbidden, kind, text};
+use crate::Cluster;
+use crate::halt::Halt;
+use crate::quantity::Quantity;
+use crate::resource::Storage;
+use crate::rest::Attributes;
+use crate::store::Object;
+
+/// Quantities by the name of their resource.
+pub(super) type Amounts = BTreeMap<String, Quantity>;
+
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+fn ranges(cluster: &Cluster, namespace: &str) -> Vec<Arc<Object>> {
+    cluster.store.list(&Storage::new("", "limitranges"), Some(namespace), None).cloned().collect()
+}
+
+/// The amounts in a map of an object; what is no quantity is left out.
+pub(super) fn amounts(value: &Value) -> Amounts {
+    let all = value.as_object().into_iter().flatten();
+    all.filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount).ok()?))).collect()
+}
+
+/// Gives containers the resources that their namespace has defaults for.
+pub(super) fn default(cluster: &Cluster, attributes: &Attributes, pod: &mut Value) {
+    for range in ranges(cluster, &attributes.namespace) {
+        let mut defaults = json!({"requests": {}, "limits": {}});
+        for limit in array(&range.value["spec"], "limits").iter().filter(|limit| limit["type"] == "Container") {
+            for (key, from) in [("requests", "defaultRequest"), ("limits", "default")] {
+                for (name, amount) in limit[from].as_object().into_iter().flatten() {
+                    defaults[key][name.as_str()] = amount.clone();
+                }
+            }
+        }
+        let mut set = Vec::new();
+        for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
+            for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+                for (key, one) in [("requests", "request"), ("limits", "limit")] {
+                    let names = fill(container, key, &defaults[key]);
+                    if !names.is_empty() {
+                        set.push(format!("{} {one} for {what} {}", names.join(", "), text(container, "name")));
+                    }
+                }
+            }
+        }
+        if !set.is_empty() && pod["metadata"].is_object() {
+            if !pod["metadata"]["annotations"].is_object() {
+                pod["metadata"]["annotations"] = json!({});
+            }
+            let said = format!("LimitRanger plugin set: {}", set.join("; "));
+            pod["metadata"]["annotations"][ANNOTATION] = said.into();
+        }
+    }
+}
+
+/// Adds the defaults that a container lacks, and gives their names.
+fn fill(container: &mut Value, key: &str, defaults: &Value) -> Vec<String> {
+    let mut names = Vec::new();
+    let Some(container) = container.as_object_mut() else { return names };
+    for (name, amount) in defaults.as_object().into_iter().flatten() {
+        let resources = container.entry("resources").or_insert_with(|| json!({}));
+        if !resources.is_object() || !(resources[key].is_object() || resources[key].is_null()) {
+            return names;
+        }
+        if resources[key][name.as_str()].is_null() {
+            resources[key][name.as_str()] = amount.clone();
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// Refuses what is outside of the limits.
+pub(super) fn validate(
+    cluster: &Cluster,
+    attributes: &Attributes,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Halt> {
+    let what = kind(attributes);
+    let pods = what == ("", "pods") && old.is_none();
+    let dies = old.is_some_and(|old| !old["metadata"]["deletionTimestamp"].is_null());
+    if !pods && what != ("", "persistentvolumeclaims") || dies {
+        return Ok(());
+    }
+    for range in ranges(cluster, &attributes.namespace) {
+        let mut wrong = Vec::new();
+        for limit in array(&range.value["spec"], "limits") {
+            match (text(limit, "type"), pods) {
+                ("Container", true) => {
+                    for list in ["containers", "initContainers"] {
+                        for container in array(&object["spec"], list) {
+                            let of = |key: &str| amounts(&container["resources"][key]);
+                            check(limit, &of("requests"), Some(&of("limits")), &mut wrong);
+                        }
+                    }
+                }
+                ("Pod", true) => {
+                    let (requests, limits) = (of_pod(object, "requests"), of_pod(object, "limits"));
+                    check(limit, &requests, Some(&limits), &mut wrong);
+                }
+                ("PersistentVolumeClaim", false) => {
+                    check(limit, &amounts(&object["spec"]["resources"]["requests"]), None, &mut wrong);
+                }
+                _ => {}
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(forbidden(attributes, object, &all_of(&wrong)));
+        }
+    }
+    Ok(())
+}
+
+/// Checks one limit's minimum, maximum and ratio. Claims have requests alone.
+fn check(limit: &Value, requests: &Amounts, limits: Option<&Amounts>, wrong: &mut Vec<String>) {
+    let kind = text(limit, "type");
+    let none = Amounts::new();
+    let (has_limits, limits) = (limits.is_some(), limits.unwrap_or(&none));
+    for (name, least) in amounts(&limit["min"]) {
+        let start = format!("minimum {name} usage per {kind} is {}", least.text());
+        match (requests.get(&name), limits.get(&name)) {
+            (None, _) => wrong.push(format!("{start}.  No request is specified")),
+            (Some(request), _) if request.nano < least.nano => {
+                wrong.push(format!("{start}, but request is {}", request.text()));
+            }
+            (_, Some(limit)) if limit.nano < least.nano => {
+                wrong.push(format!("{start}, but limit is {}", limit.text()));
+            }
+            _ => {}
+        }
+    }
+    for (name, most) in amounts(&limit["max"]) {
+        let start = format!("maximum {name} usage per {kind} is {}", most.text());
+        match (requests.get(&name), limits.get(&name)) {
+            (_, None) if has_limits => wrong.push(format!("{start}.  No limit is specified")),
+            (None, None) => wrong.push(format!("{start}.  No request is specified")),
+            (_, Some(limit)) if limit.nano > most.nano => wrong.push(format!("{start}, but limit is {}", limit.text())),
+            (Some(request), _) if request.nano > most.nano => {
+                wrong.push(format!("{start}, but request is {}", request.text()));
+            }
+            _ => {}
+        }
+    }
+    for (name, ratio) in amounts(&limit["maxLimitRequestRatio"]).into_iter().filter(|_| has_limits) {
+        let start = format!("{name} max limit to request ratio per {kind} is {}", ratio.text());
+        let nano = |amounts: &Amounts| amounts.get(&name).map_or(0, |amount| amount.nano);
+        match (nano(requests), nano(limits)) {
+            (0, _) => wrong.push(format!("{start}, but no request is specified or request is 0")),
+            (_, 0) => wrong.push(format!("{start}, but no limit is specified or limit is 0")),
+            (request, most) => {
+                #[expect(clippy::cast_precision_loss, reason = "the API server compares ratios as floats, too")]
+                let (found, allowed) = (most as f64 / request as f64, ratio.nano as f64 / 1e9);
+                if found > allowed {
+                    wrong.push(format!("{start}, but provided ratio is {found:.6}"));
+                }
+            }
+        }
+    }
+}
+
+/// What a Pod needs as a whole: its containers together, or what starting takes if that is more.
+pub(super) fn of_pod(pod: &Value, key: &str) -> Amounts {
+    let of = |container: &Value| amounts(&container["resources"][key]);
+    let mut total = Amounts::new();
+    for container in array(&pod["spec"], "containers") {
+        add(&mut total, &of(container));
+    }
+    let (mut sidecars, mut start) = (Amounts::new(), Amounts::new());
+    for container in array(&pod["spec"], "initContainers") {
+        let mut needed = of(container);
+        if container["restartPolicy"] == "Always" {
+            add(&mut total, &needed);
+            add(&mut sidecars, &needed);
+            needed = sidecars.clone();
+        } else {
+            add(&mut needed, &sidecars);
+        }
+        most(&mut start, needed);
+    }
+    most(&mut total, start);
+    total.extend(amounts(&pod["spec"]["resources"][key]));
+    let overhead = amounts(&pod["spec"]["overhead"]);
+    let counted = overhead.into_iter().filter(|(name, _)| key == "requests" || total.contains_key(name));
+    let counted: Amounts = counted.collect();
+    add(&mut total, &counted);
+    total
+}
+
+pub(super) fn add(total: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        let sum = total.get(name).map_or(*amount, |known| known.plus(*amount));
+        total.insert(name.clone(), sum);
+    }
+}
+
+fn most(total: &mut Amounts, other: Amounts) {
+    for (name, amount) in other {
+        if total.get(&name).is_none_or(|known| known.nano < amount.nano) {
+            total.insert(name, amount);
+        }
+    }
+}
