@@ -27,14 +27,28 @@ const MAX_ARCHITECTURE_LINES: usize = 140;
 const LONG_FUNCTIONS: [(&str, &str, usize); 0] = [];
 
 /// The host's crates and the members that each may depend on; members that are not named depend on what they like.
-const EDGES: [(&str, &[&str]); 10] = [
+const EDGES: [(&str, &[&str]); 12] = [
     ("mortise-core", &[]),
     ("mortise-cron", &[]),
+    ("mortise-local-cluster", &[]),
+    ("mortise-local-server", &["mortise-local-cluster"]),
     ("mortise-wasm", &["mortise-core", "mortise-cron"]),
     ("mortise-kube", &["mortise-core"]),
     ("mortise-source", &["mortise-core"]),
     ("mortise-runtime", &["mortise-core", "mortise-cron", "mortise-wasm", "mortise-kube", "mortise-source"]),
-    ("mortise", &["mortise-core", "mortise-cron", "mortise-wasm", "mortise-kube", "mortise-source", "mortise-runtime"]),
+    (
+        "mortise",
+        &[
+            "mortise-core",
+            "mortise-cron",
+            "mortise-local-cluster",
+            "mortise-local-server",
+            "mortise-wasm",
+            "mortise-kube",
+            "mortise-source",
+            "mortise-runtime",
+        ],
+    ),
     ("mortise-sdk", &["mortise-sdk-macros", "mortise-cron"]),
     ("mortise-sdk-macros", &[]),
     ("mortise-control-plane", &[]),

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use crate::checkout::{Checkout, execute};
-use crate::suite::Extent;
+use crate::suite::{Extent, RunOn};
 
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
@@ -25,13 +25,14 @@ Commands:
                      Show mortise on a real control plane: install a plugin, create its Pods, delete one, replace the
                      plugin while it runs. --all shows the other plugins under plugins/ too, one after another. --keep
                      leaves everything running until Ctrl-C, for your own kubectl.
-  test [--full] [FILTER]
+  test [--full] [--on local] [FILTER]
                      All checks: formatting, lints, generated files, unit tests, simulation, end to end. FILTER names one
                      step, or a part of the names of integration tests (such as `e2e`). --full gives the end-to-end tests
                      that scale the numbers of a release, which takes minutes more: 100 kills of the host, 200 PodSets
                      and 20 reloads under load, 300 PodSets and 60 s of quiet, 60 s without API server, 50 nodes that
                      come and go for 120 s (MORTISE_E2E_KILLS, _RELOAD_SETS, _RELOADS, _QUIET_SETS, _IDLE_S, _OUTAGE_S,
-                     _NODES, _NODES_S; variables that are set already take precedence).
+                     _NODES, _NODES_S; variables that are set already take precedence). --on local runs the tests on
+                     `mortise cluster` instead of Kubernetes' own binaries, which takes no Go (MORTISE_E2E_ON=local).
   guests             Build the plugins to target/plugins/NAME.wasm, and the tests' guests to target/test-guests.
   bench [ARGS...]    Measure. ARGS are the benchmark's; `cargo xtask bench --help` lists them.
   gen [--check]      Regenerate the generated parts of deploy/; with --check, fail when they differ.
@@ -58,12 +59,9 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["demo", options @ ..] if let Some((length, after)) = demo::options(options) => {
             demo::run(&checkout, length, after)
         }
-        ["test", "--full"] => return suite::run(&checkout, None, Extent::Full),
-        ["test", "--full", filter] if !filter.starts_with('-') => {
-            return suite::run(&checkout, Some(filter), Extent::Full);
+        ["test", options @ ..] if let Some((extent, run_on, filter)) = test_options(options) => {
+            return suite::run(&checkout, filter, extent, run_on);
         }
-        ["test"] => return suite::run(&checkout, None, Extent::Quick),
-        ["test", filter] if !filter.starts_with('-') => return suite::run(&checkout, Some(filter), Extent::Quick),
         ["guests"] => guests::build(&checkout),
         ["bench", rest @ ..] => {
             execute(checkout.cargo().args(["run", "--release", "--package", "mortise-bench", "--"]).args(rest))
@@ -78,4 +76,44 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         _ => bail!("`cargo xtask {}` is not a command\n\n{HELP}", args.join(" ")),
     };
     done.map(|()| ExitCode::SUCCESS)
+}
+
+/// The options of `test` and its filter, in any order; none if one is unknown or there is a second filter.
+fn test_options<'a>(options: &[&'a str]) -> Option<(Extent, RunOn, Option<&'a str>)> {
+    let (mut extent, mut run_on, mut filter) = (Extent::Quick, RunOn::Kubernetes, None);
+    let mut rest = options;
+    loop {
+        rest = match rest {
+            [] => return Some((extent, run_on, filter)),
+            ["--full", rest @ ..] => {
+                extent = Extent::Full;
+                rest
+            }
+            ["--on", "local", rest @ ..] => {
+                run_on = RunOn::Local;
+                rest
+            }
+            [word, rest @ ..] if filter.is_none() && !word.starts_with('-') => {
+                filter = Some(*word);
+                rest
+            }
+            _ => return None,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_test_come_in_any_order() {
+        let local = Some((Extent::Full, RunOn::Local, Some("e2e")));
+        assert_eq!(test_options(&["e2e", "--on", "local", "--full"]), local);
+        assert_eq!(test_options(&["--full", "--on", "local", "e2e"]), local);
+        assert_eq!(test_options(&[]), Some((Extent::Quick, RunOn::Kubernetes, None)));
+        for wrong in [&["--on"][..], &["--on", "mars"], &["--quick"], &["a", "b"]] {
+            assert_eq!(test_options(wrong), None, "{wrong:?}");
+        }
+    }
 }

@@ -58,6 +58,21 @@ impl Extent {
     }
 }
 
+/// What the tests that need a control plane run on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RunOn {
+    /// Binaries that Go builds.
+    Kubernetes,
+    /// `mortise cluster`.
+    Local,
+}
+
+impl RunOn {
+    fn variables(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        (self == Self::Local).then_some(("MORTISE_E2E_ON", "local")).into_iter()
+    }
+}
+
 enum Act {
     Check(fn(&Checkout) -> Result<()>),
     Tests(fn(&Checkout) -> Command),
@@ -92,14 +107,19 @@ const fn step(name: &'static str, about: &'static str, needs: &'static [&'static
 }
 
 /// Runs all steps, or those that `filter` selects with their needs. Prints the summary last.
-pub(crate) fn run(checkout: &Checkout, filter: Option<&str>, extent: Extent) -> Result<ExitCode> {
+pub(crate) fn run(checkout: &Checkout, filter: Option<&str>, extent: Extent, run_on: RunOn) -> Result<ExitCode> {
     let began = Instant::now();
-    let (selected, tests) = select(filter);
-    let mut suite = Suite { checkout, extent, summary: Summary::default(), broken: BTreeSet::new() };
+    let (mut selected, tests) = select(filter);
+    if run_on == RunOn::Local {
+        selected.remove("control-plane");
+    }
+    let mut suite = Suite { checkout, extent, run_on, summary: Summary::default(), broken: BTreeSet::new() };
     for step in STEPS.iter().filter(|step| selected.contains(step.name)) {
         match step.act {
             Act::Check(check) => suite.step(step, step.name, || Outcome::of_check(check(checkout))),
-            Act::Tests(command) => suite.step(step, step.name, || run_tests(&mut command(checkout))),
+            Act::Tests(command) => {
+                suite.step(step, step.name, || run_tests(command(checkout).envs(run_on.variables())));
+            }
             Act::Integration => suite.integration(step, tests),
         }
     }
@@ -146,6 +166,7 @@ impl Outcome {
 struct Suite<'a> {
     checkout: &'a Checkout,
     extent: Extent,
+    run_on: RunOn,
     summary: Summary,
     /// Failed steps; the steps that need them do not run.
     broken: BTreeSet<&'static str>,
@@ -184,7 +205,11 @@ impl Suite<'_> {
                 }
                 for (group, tests) in groups {
                     let mut command = integration(self.checkout);
-                    command.envs(self.extent.variables()).args(["--", "--exact"]).args(tests);
+                    command
+                        .envs(self.extent.variables())
+                        .envs(self.run_on.variables())
+                        .args(["--", "--exact"])
+                        .args(tests);
                     self.step(step, &group, || run_tests(&mut command));
                 }
             }

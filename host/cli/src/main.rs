@@ -3,6 +3,7 @@
 #[cfg(target_os = "linux")]
 mod allocator;
 mod cache;
+mod cluster;
 mod component;
 mod crd;
 mod finalizers;
@@ -32,7 +33,8 @@ Examples:
   mortise inspect podset.wasm                     show a plugin's manifest, imports and sizes
   mortise rbac podset.wasm | kubectl apply -f -   give the host the rights that the plugin needs
   mortise push podset.wasm                        put it into the cluster
-  mortise run --kubeconfig ~/.kube/config         run the host on this machine"
+  mortise run --kubeconfig ~/.kube/config         run the host on this machine
+  mortise cluster --kubeconfig local.yaml         run a Kubernetes cluster to try it on"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -45,6 +47,8 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// Show a plugin's manifest, imports and sizes; refuse what the host would refuse
     Inspect(inspect::InspectArgs),
+    /// Run a local Kubernetes cluster, for development and tests
+    Cluster(cluster::ClusterArgs),
     /// Put a plugin into a labelled ConfigMap of the cluster
     Push(push::PushArgs),
     /// Print the RBAC that a plugin, or the host, needs
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(args) => run::run(*args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Cluster(args) => cluster::run(args),
         Command::Push(args) => push::run(&args),
         Command::Rbac(args) => rbac::run(&args),
         Command::Finalizers(args) => finalizers::run(&args),

@@ -20,6 +20,7 @@ mod taint;
 #[cfg(test)]
 mod testing;
 mod volumes;
+mod workloads;
 mod write;
 
 use std::sync::Arc;
@@ -50,6 +51,11 @@ fn key(object: &Object) -> Key {
     (object.namespace().into(), object.name().into())
 }
 
+/// Whether an update left these fields as they were; each is a JSON pointer.
+fn unchanged(before: &Object, after: &Object, fields: &[&str]) -> bool {
+    fields.iter().all(|field| before.value.pointer(field) == after.value.pointer(field))
+}
+
 /// What a controller does next with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
@@ -78,7 +84,7 @@ pub(crate) struct Controller {
 }
 
 /// All controllers in the order they take turns in.
-const ALL: &[&[Controller]] = &[CLUSTER];
+const ALL: &[&[Controller]] = &[CLUSTER, workloads::WORKLOADS];
 
 /// Those that look after the cluster as a whole, and the models of its nodes.
 const CLUSTER: &[Controller] = &[
@@ -276,4 +282,74 @@ fn all(cluster: &Cluster) -> Vec<Change> {
         objects.into_iter().map(change)
     };
     cluster.store.all().into_iter().flat_map(added).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::storages::{ENDPOINTS, PODS};
+    use super::testing::{after, cluster, pass, pod, post};
+    use crate::Method::Delete;
+    use crate::testing::ask;
+    use crate::{Reply, Step};
+
+    #[test]
+    fn many_pods_take_few_steps_each_and_batches_look_once() {
+        const COUNT: usize = 300;
+        let mut cluster = cluster(&["scheduler", "kubelet", "endpoints-controller"]);
+        for at in 1..4 {
+            post(&mut cluster, "/api/v1/nodes", &json!({"metadata": {"name": format!("node-{at}")}}));
+        }
+        let service = json!({
+            "metadata": {"name": "s"}, "spec": {"selector": {"app": "a"}, "ports": [{"port": 80, "protocol": "TCP"}]},
+        });
+        post(&mut cluster, "/api/v1/namespaces/default/services", &service);
+        for at in 0..COUNT {
+            let mut pod = pod(&format!("p{at}"));
+            pod["metadata"]["labels"] = json!({"app": "a"});
+            post(&mut cluster, "/api/v1/namespaces/default/pods", &pod);
+        }
+        let before = cluster.revision();
+        pass(&mut cluster, 2);
+        let changes: Vec<_> = cluster.store.changes(before).collect();
+        let of =
+            |storage: &crate::resource::Storage| changes.iter().filter(|change| change.storage == *storage).count();
+        // Bound, ContainerCreating, Running.
+        assert_eq!(of(&PODS), 3 * COUNT);
+        assert!(of(&ENDPOINTS) <= 3, "{}", of(&ENDPOINTS));
+        assert!(cluster.controllers.steps < 12 * COUNT as u64, "{}", cluster.controllers.steps);
+    }
+
+    #[test]
+    fn controllers_that_are_behind_the_log_look_at_all_objects() {
+        let mut cluster = cluster(&["garbage-collector-controller"]);
+        let maps = "/api/v1/namespaces/default/configmaps";
+        let owner = post(&mut cluster, maps, &json!({"metadata": {"name": "a"}}));
+        let reference =
+            json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner["metadata"]["uid"]}]);
+        post(&mut cluster, maps, &json!({"metadata": {"name": "b", "ownerReferences": reference}}));
+        ask(&mut cluster, Delete, &format!("{maps}/a"), &json!(null));
+        cluster.compact();
+        pass(&mut cluster, 1);
+        assert!(cluster.store.list(&crate::resource::Storage::new("", "configmaps"), None, None).next().is_none());
+    }
+
+    #[test]
+    fn a_key_that_fails_is_tried_again_later_each_time() {
+        let mut cluster = cluster(&["garbage-collector-controller"]);
+        let unknown = json!([{"apiVersion": "example.com/v1", "kind": "Gone", "name": "a", "uid": "x"}]);
+        let map = json!({"metadata": {"name": "b", "ownerReferences": unknown}});
+        post(&mut cluster, "/api/v1/namespaces/default/configmaps", &map);
+        let mut now = after(0);
+        let mut waits = Vec::new();
+        while waits.len() < 16 {
+            if let Reply::Done(Step::Idle(next)) = cluster.step(&[], now) {
+                let next = next.unwrap();
+                waits.push(next.duration_since(now).as_millis());
+                now = next;
+            }
+        }
+        assert_eq!((waits[0], waits[1], waits[2], waits[15]), (5, 10, 20, 60_000));
+    }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::Cluster;
 use crate::halt::Halt;
 use crate::resource::Resource;
 use crate::schema::Schema;
 use crate::store::Object;
+use crate::{Cluster, builtin_versions};
 
 /// One served version of a definition.
 #[derive(Debug)]
@@ -31,10 +31,10 @@ pub(crate) struct Version {
 /// A stored object in the version of a resource. Conversion may have to ask a webhook.
 pub(crate) fn at_version<'a>(
     _cluster: &Cluster,
-    _resource: &Resource,
+    resource: &Resource,
     stored: &'a Value,
 ) -> Result<Cow<'a, Value>, Halt> {
-    Ok(Cow::Borrowed(stored))
+    Ok(builtin_versions::at_version(resource, stored))
 }
 
 /// Stored objects in the version of a resource; a webhook converts them in one call.
@@ -47,8 +47,8 @@ pub(crate) fn all_at_version<'a>(
 }
 
 /// An object in the version that its kind is stored in.
-pub(crate) fn for_storage(_cluster: &Cluster, _resource: &Resource, object: Value) -> Result<Value, Halt> {
-    Ok(object)
+pub(crate) fn for_storage(_cluster: &Cluster, resource: &Resource, object: Value) -> Result<Value, Halt> {
+    Ok(builtin_versions::for_storage(resource, object))
 }
 
 /// Serves what a created or changed definition says; other objects change nothing.

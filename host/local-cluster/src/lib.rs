@@ -8,9 +8,11 @@ mod access;
 mod admission;
 mod apply;
 mod body;
+mod builtin_versions;
 mod controllers;
 mod definition;
 mod discovery;
+mod etag;
 mod halt;
 mod managed_fields;
 mod open_api;
@@ -22,11 +24,13 @@ mod quantity;
 mod request;
 mod resource;
 mod rest;
+mod saved;
 mod scale;
 mod schema;
 mod selector;
 mod store;
 mod strategy;
+mod subject;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -47,6 +51,7 @@ use crate::store::Store;
 pub use crate::halt::{Answer, Call, FirstTry, ServiceReference, Status};
 pub use crate::options::Options;
 pub use crate::request::{Body, Credentials, Method, Request, Response, User};
+pub use crate::subject::Subject;
 pub use crate::watch::{Frame, Watch};
 
 /// A whole cluster.

@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 use serde_json::Value;
 
 use crate::definition::Version;
-use crate::published;
 use crate::schema::Schema;
+use crate::{builtin_versions, published};
 
 /// A subresource, such as `status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ fn read(group: &Arc<str>, version: &Arc<str>, value: &Value) -> Resource {
         namespaced: value["scope"] == "Namespaced",
         verbs: texts(value, "verbs"),
         subresources: subresources.collect(),
-        storage: Storage { group: group.clone(), plural: plural.clone() },
+        storage: builtin_versions::storage(group, &plural),
         custom: None,
         schema: LazyLock::new(Box::new(move || published::schema(&of_group, &of_version, &of_kind))),
         plural,

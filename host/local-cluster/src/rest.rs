@@ -187,7 +187,7 @@ fn objects(
         return Ok(special);
     }
     match verb {
-        "get" => read::get(cluster, request, &attributes),
+        "get" => read::get(cluster, request, &attributes, context.now),
         "list" => read::list(cluster, request, &attributes, context.now),
         "watch" => read::watch(cluster, request, &attributes, context.now),
         "create" => create::from_request(cluster, request, &attributes, context),
@@ -261,8 +261,9 @@ fn one(
     attributes: &Attributes,
     status: u16,
     object: &serde_json::Value,
+    now: Timestamp,
 ) -> Response {
-    let body = output.object(cluster, &attributes.resource, object);
+    let body = output.object(cluster, &attributes.resource, object, now);
     Response { body: Body::Json(body), ..Response::json(status, serde_json::Value::Null) }
 }
 

@@ -91,6 +91,13 @@ fn owners(value: &Value) -> impl Iterator<Item = &str> {
     references.iter().filter_map(|reference| reference["uid"].as_str())
 }
 
+/// What an object is indexed by: its owners' UIDs, and the empty one if none of them is its controller.
+fn indexed_by(value: &Value) -> impl Iterator<Item = &str> {
+    let references = value["metadata"]["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
+    let orphan = references.iter().all(|reference| reference["controller"] != true);
+    owners(value).filter(|uid| !uid.is_empty()).chain(orphan.then_some(""))
+}
+
 impl Store {
     /// The newest version.
     pub(crate) fn revision(&self) -> u64 {
@@ -151,18 +158,30 @@ impl Store {
         self.dependents(uid).map(|(storage, object)| (storage.clone(), object.clone())).collect()
     }
 
+    /// The objects of a storage and namespace that have no controller.
+    pub(crate) fn orphans(&self, storage: &Storage, namespace: &str) -> Vec<Arc<Object>> {
+        let Some(objects) = self.objects.get(storage) else { return Vec::new() };
+        let start: Owned = ("".into(), storage.clone(), (namespace.into(), "".into()));
+        let found = self
+            .owned
+            .range(start..)
+            .take_while(|(owner, of, (within, _))| owner.is_empty() && of == storage && **within == *namespace);
+        found.filter_map(|(_, _, name)| objects.get(name).cloned()).collect()
+    }
+
     /// Stores an object under the next version, which its metadata then says.
     pub(crate) fn put(&mut self, storage: &Storage, mut value: Value) -> Arc<Object> {
         self.revision += 1;
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
         let object = Arc::new(Object { value, revision: self.revision });
         let name: Name = (object.namespace().into(), object.name().into());
-        for owner in owners(&object.value) {
+        for owner in indexed_by(&object.value) {
             self.owned.insert((owner.into(), storage.clone(), name.clone()));
         }
         let previous = self.objects.entry(storage.clone()).or_default().insert(name.clone(), object.clone());
         if let Some(previous) = &previous {
-            for owner in owners(&previous.value).filter(|gone| owners(&object.value).all(|kept| kept != *gone)) {
+            for owner in indexed_by(&previous.value).filter(|gone| indexed_by(&object.value).all(|kept| kept != *gone))
+            {
                 self.owned.remove(&(owner.into(), storage.clone(), name.clone()));
             }
         }
@@ -185,7 +204,7 @@ impl Store {
         if objects.is_empty() {
             self.objects.remove(storage);
         }
-        for owner in owners(&previous.value) {
+        for owner in indexed_by(&previous.value) {
             self.owned.remove(&(owner.into(), storage.clone(), name.clone()));
         }
         self.revision += 1;
@@ -224,6 +243,11 @@ impl Store {
         let skip = after.saturating_sub(self.log.front().map_or(after, |oldest| oldest.revision.saturating_sub(1)));
         let skip = usize::try_from(skip).unwrap_or(usize::MAX).min(self.log.len());
         self.log.focus().narrow(skip..).into_iter()
+    }
+
+    /// Gives the next change the version after this one: a saved change comes back under its own.
+    pub(crate) fn continue_from(&mut self, revision: u64) {
+        self.revision = revision;
     }
 
     /// All objects, for saving.

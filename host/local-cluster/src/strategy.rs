@@ -2,6 +2,7 @@
 //! must hold. Input: objects before they are stored. Output: the same objects, completed, or causes. It must not know HTTP.
 
 mod bootstrap;
+mod cron;
 mod default;
 mod diff;
 mod field;
@@ -120,6 +121,7 @@ pub(crate) fn removed(cluster: &mut Cluster, resource: &Resource, object: &Objec
 pub(crate) fn prepare_delete(resource: &Resource, object: &mut Value) {
     if resource.group.is_empty() && &*resource.kind == "Namespace" {
         fill::set(object, "status.phase", Some("Terminating".into()));
+        fill::set(object, "metadata.deletionGracePeriodSeconds", None);
     }
 }
 
@@ -197,3 +199,6 @@ pub(crate) fn namespace_is_open(
     }
     Err(status.into())
 }
+
+#[cfg(test)]
+mod tests;

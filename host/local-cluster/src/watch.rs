@@ -6,12 +6,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::Cluster;
 use crate::halt::Status;
 use crate::resource::Resource;
 use crate::rest::Output;
 use crate::selector::{Fields, Labels};
 use crate::store::{Change, Event, Object};
+use crate::{Cluster, builtin_versions};
 
 /// How often a bookmark is sent to a watch that wants them and has nothing else.
 const BOOKMARK_EVERY: SignedDuration = SignedDuration::from_secs(60);
@@ -36,6 +36,8 @@ pub struct Watch {
     pub(crate) ends_at: Timestamp,
     pub(crate) next_bookmark: Timestamp,
     pub(crate) ended: bool,
+    /// Whether a table was sent: the first one alone says its columns.
+    pub(crate) has_columns: bool,
 }
 
 /// What a watch sends.
@@ -59,12 +61,17 @@ impl Watch {
             && self.fields.matches(&object.value)
     }
 
-    fn frame(&mut self, cluster: &Cluster, kind: &str, object: &Object) -> Frame {
-        Frame::Event(json!({"type": kind, "object": self.output.object(cluster, &self.resource, &object.value)}))
+    fn frame(&mut self, cluster: &Cluster, kind: &str, object: &Object, now: Timestamp) -> Frame {
+        let value = builtin_versions::at_version(&self.resource, &object.value);
+        let mut object = self.output.object(cluster, &self.resource, &value, now);
+        if matches!(self.output, Output::Table(_)) && std::mem::replace(&mut self.has_columns, true) {
+            object["columnDefinitions"] = Value::Null;
+        }
+        Frame::Event(json!({"type": kind, "object": object}))
     }
 
     /// What a change is to this watch: an object that comes into its selection is added, one that leaves it is deleted.
-    fn event(&mut self, cluster: &Cluster, change: &Change) -> Option<Frame> {
+    fn event(&mut self, cluster: &Cluster, change: &Change, now: Timestamp) -> Option<Frame> {
         if change.storage != self.resource.storage {
             return None;
         }
@@ -72,14 +79,16 @@ impl Watch {
         let selected = change.event != Event::Deleted && self.selects(&change.object);
         match (selected_before, selected) {
             (false, false) => None,
-            (false, true) => Some(self.frame(cluster, "ADDED", &change.object)),
-            (true, true) => Some(self.frame(cluster, "MODIFIED", &change.object)),
-            (true, false) if change.event == Event::Deleted => Some(self.frame(cluster, "DELETED", &change.object)),
+            (false, true) => Some(self.frame(cluster, "ADDED", &change.object, now)),
+            (true, true) => Some(self.frame(cluster, "MODIFIED", &change.object, now)),
+            (true, false) if change.event == Event::Deleted => {
+                Some(self.frame(cluster, "DELETED", &change.object, now))
+            }
             (true, false) => {
                 // The last state that was selected, with the version of the change.
                 let mut value = change.previous.as_ref()?.value.clone();
                 value["metadata"]["resourceVersion"] = change.revision.to_string().into();
-                Some(self.frame(cluster, "DELETED", &Object { value, revision: change.revision }))
+                Some(self.frame(cluster, "DELETED", &Object { value, revision: change.revision }, now))
             }
         }
     }
@@ -102,7 +111,7 @@ pub(crate) fn poll(cluster: &Cluster, watch: &mut Watch, now: Timestamp) -> Vec<
     }
     let initial = std::mem::take(&mut watch.initial);
     for object in &initial {
-        frames.push(watch.frame(cluster, "ADDED", object));
+        frames.push(watch.frame(cluster, "ADDED", object, now));
     }
     if std::mem::take(&mut watch.marks_end) {
         frames.push(watch.bookmark(true));
@@ -115,7 +124,7 @@ pub(crate) fn poll(cluster: &Cluster, watch: &mut Watch, now: Timestamp) -> Vec<
     }
     for change in cluster.store.changes(watch.position) {
         watch.position = change.revision;
-        frames.extend(watch.event(cluster, change));
+        frames.extend(watch.event(cluster, change, now));
         if frames.len() >= MAX_FRAMES {
             return frames;
         }

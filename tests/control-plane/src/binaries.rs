@@ -1,5 +1,5 @@
-//! The control plane's binaries and kstatus: four Go modules in, paths of executables and of kwok's stages out. Built
-//! once per (module files, flags, toolchain) and cached; a lookup takes as long as `go env`.
+//! The control plane's binaries and kstatus: four Go modules in, paths of executables and of kwok's stages out; or one
+//! binary that is built already. Go modules are built once per (module files, flags, toolchain) and cached; a lookup takes as long as `go env`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,36 @@ use crate::{cache, go};
 /// The oldest kubectl that the demo and the tests support (1.31 added `kubectl wait --for=create`).
 const OLDEST_KUBECTL_MINOR: u32 = 31;
 
-/// The executables of one control plane, and the stage files with kwok's behaviour of Nodes and Pods.
+/// The variable that names what tests run on: `local` is the one binary with everything that cargo has built; else it is
+/// Kubernetes.
+const RUN_ON: &str = "MORTISE_E2E_ON";
+/// That binary, below the checkout.
+const LOCAL: &str = "target/debug/mortise";
+
+/// The executables of one control plane.
 #[derive(Clone, Debug)]
 pub struct Binaries {
+    pub(crate) programs: Programs,
+    pub(crate) kubectl: PathBuf,
+}
+
+/// What serves the API and acts on it.
+#[derive(Clone, Debug)]
+pub(crate) enum Programs {
+    Kubernetes(Kubernetes),
+    /// One binary with a subcommand `cluster`.
+    Local(PathBuf),
+}
+
+/// The executables of Kubernetes, and the stage files with kwok's behaviour of Nodes and Pods.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubernetes {
     pub(crate) etcd: PathBuf,
     pub(crate) kube_apiserver: PathBuf,
     pub(crate) kube_controller_manager: PathBuf,
     pub(crate) kube_scheduler: PathBuf,
     pub(crate) kwok: PathBuf,
-    pub(crate) kstatus: PathBuf,
     pub(crate) stages: Vec<PathBuf>,
-    pub(crate) kubectl: PathBuf,
 }
 
 /// One main package. `output` is the name that `go build` gives its executable: for a package at a module's root, the
@@ -61,43 +80,76 @@ const STAGES: &[&str] = &[
 const POD_DELETE: &str = "stages/pod-delete.yaml";
 
 impl Binaries {
-    /// Finds the binaries in the cache, and builds missing ones, which takes minutes.
+    /// Finds the binaries in the cache, and builds missing ones, which takes minutes. With `MORTISE_E2E_ON=local` there is
+    /// nothing to build but kubectl, if the PATH has none.
     pub fn ensure(report: &mut dyn FnMut(Progress<'_>)) -> Result<Self> {
-        let modules = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let checkout = modules.ancestors().nth(2).expect("this crate is two folders below the checkout's root");
-        let cache = cache::directory(checkout)?.join("control-plane");
-
-        let etcd = Module::open(modules.join("etcd"), &cache)?;
-        etcd.ensure(ETCD, report)?;
-        let kubernetes = Module::open(modules.join("kubernetes"), &cache)?;
-        kubernetes.ensure(KUBERNETES, report)?;
-        let kwok = Module::open(modules.join("kwok"), &cache)?;
-        kwok.ensure(KWOK, report)?;
-        let kstatus = Module::open(modules.join("kstatus"), &cache)?;
-        kstatus.ensure(KSTATUS, report)?;
+        let run_on = std::env::var(RUN_ON).unwrap_or_default();
+        let programs = match run_on.as_str() {
+            "local" => Programs::Local(local()?),
+            "" | "kubernetes" => Programs::Kubernetes(Kubernetes::ensure(report)?),
+            other => bail!("{RUN_ON}={other} is neither `local` nor `kubernetes`"),
+        };
         let kubectl = match kubectl_on_path() {
             Some(path) => path,
             None => {
+                let kubernetes = Module::open("kubernetes")?;
                 kubernetes.ensure(KUBECTL, report)?;
                 kubernetes.entry.join("kubectl")
             }
         };
-        Ok(Self {
-            etcd: etcd.entry.join("etcd"),
-            kube_apiserver: kubernetes.entry.join("kube-apiserver"),
-            kube_controller_manager: kubernetes.entry.join("kube-controller-manager"),
-            kube_scheduler: kubernetes.entry.join("kube-scheduler"),
-            kstatus: kstatus.entry.join("kstatus"),
-            stages: kwok.stages()?,
-            kwok: kwok.entry.join("kwok"),
-            kubectl,
-        })
+        Ok(Self { programs, kubectl })
     }
 
     /// The kubectl on the PATH if it is recent enough, else one built from Kubernetes' own module.
     pub fn kubectl(&self) -> &Path {
         &self.kubectl
     }
+
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.programs, Programs::Local(_))
+    }
+}
+
+impl Kubernetes {
+    fn ensure(report: &mut dyn FnMut(Progress<'_>)) -> Result<Self> {
+        let etcd = Module::open("etcd")?;
+        etcd.ensure(ETCD, report)?;
+        let kubernetes = Module::open("kubernetes")?;
+        kubernetes.ensure(KUBERNETES, report)?;
+        let kwok = Module::open("kwok")?;
+        kwok.ensure(KWOK, report)?;
+        kstatus(report)?;
+        Ok(Self {
+            etcd: etcd.entry.join("etcd"),
+            kube_apiserver: kubernetes.entry.join("kube-apiserver"),
+            kube_controller_manager: kubernetes.entry.join("kube-controller-manager"),
+            kube_scheduler: kubernetes.entry.join("kube-scheduler"),
+            stages: kwok.stages()?,
+            kwok: kwok.entry.join("kwok"),
+        })
+    }
+}
+
+/// The binary kstatus, built if it is not in the cache.
+pub(crate) fn kstatus(report: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
+    let kstatus = Module::open("kstatus")?;
+    kstatus.ensure(KSTATUS, report)?;
+    Ok(kstatus.entry.join("kstatus"))
+}
+
+fn local() -> Result<PathBuf> {
+    let binary = checkout().join(LOCAL);
+    if !binary.is_file() {
+        bail!("{} is missing: `cargo xtask test --on local` builds it before it runs the tests", binary.display());
+    }
+    Ok(binary)
+}
+
+fn checkout() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("this crate is two folders below the checkout's root")
 }
 
 /// A Go module of this crate and its entry in the cache.
@@ -108,7 +160,10 @@ struct Module {
 }
 
 impl Module {
-    fn open(folder: PathBuf, cache: &Path) -> Result<Self> {
+    /// A folder of this crate.
+    fn open(name: &str) -> Result<Self> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let cache = cache::directory(checkout())?.join("control-plane");
         let read = |name: &str| {
             let path = folder.join(name);
             fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
@@ -120,7 +175,6 @@ impl Module {
         let linked = flags.join("\0");
         let parts = [&go_mod, &go_sum, &linked, &toolchain].into_iter().chain(&main);
         let key = cache::key(&parts.map(String::as_bytes).collect::<Vec<_>>());
-        let name = folder.file_name().expect("the folder has a name").to_string_lossy();
         let entry = cache.join(format!("{name}-{key}"));
         Ok(Self { folder, flags, entry })
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::binaries::Binaries;
+use crate::binaries::{Binaries, Programs};
 use crate::identity::ADMIN;
 use crate::layout::Layout;
 
@@ -40,15 +40,39 @@ impl Component {
         }
     }
 
-    pub(crate) fn command(self, binaries: &Binaries, layout: &Layout) -> Command {
+    /// Starts this part beside others. A local cluster has all of them in the API server's process.
+    pub(crate) fn command(self, others: &[Self], binaries: &Binaries, layout: &Layout) -> Command {
+        let programs = match &binaries.programs {
+            Programs::Local(binary) => return local(binary, others, layout),
+            Programs::Kubernetes(programs) => programs,
+        };
         match self {
-            Self::Etcd => etcd(&binaries.etcd, layout),
-            Self::ApiServer => kube_apiserver(&binaries.kube_apiserver, layout),
-            Self::ControllerManager => kube_controller_manager(&binaries.kube_controller_manager, layout),
-            Self::Scheduler => kube_scheduler(&binaries.kube_scheduler, layout),
-            Self::Kwok => kwok(&binaries.kwok, &binaries.stages, layout),
+            Self::Etcd => etcd(&programs.etcd, layout),
+            Self::ApiServer => kube_apiserver(&programs.kube_apiserver, layout),
+            Self::ControllerManager => kube_controller_manager(&programs.kube_controller_manager, layout),
+            Self::Scheduler => kube_scheduler(&programs.kube_scheduler, layout),
+            Self::Kwok => kwok(&programs.kwok, &programs.stages, layout),
         }
     }
+}
+
+fn local(binary: &Path, parts: &[Component], layout: &Layout) -> Command {
+    let has = |part| parts.contains(&part);
+    let all = if has(Component::ControllerManager) { "*" } else { "" };
+    let one = |part, name: &'static str| if has(part) { name.to_owned() } else { format!("-{name}") };
+    let (scheduler, kubelet) = (one(Component::Scheduler, "scheduler"), one(Component::Kwok, "kubelet"));
+    let mut command = Command::new(binary);
+    command
+        .args(["cluster".to_owned(), format!("--port={}", layout.api), "--nodes=0".to_owned()])
+        .arg(format!("--controllers={all},{scheduler},{kubelet}"))
+        .arg(flag("state", &layout.etcd()))
+        .arg(flag("kubeconfig", &layout.dir.join("local.kubeconfig")))
+        .arg(flag("tls-cert-file", &layout.pki("apiserver.crt")))
+        .arg(flag("tls-private-key-file", &layout.pki("apiserver.key")))
+        .arg(flag("token-auth-file", &layout.pki("tokens.csv")))
+        .arg("--authorization-mode=RBAC")
+        .arg(flag("audit-log-path", &layout.audit_log()));
+    command
 }
 
 fn flag(name: &str, path: &Path) -> String {

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::binaries::Binaries;
+use crate::binaries;
 use crate::progress::print_progress;
 
 /// kstatus's six.
@@ -65,8 +65,8 @@ fn binary() -> Result<&'static PathBuf> {
     match BINARY.get() {
         Some(binary) => Ok(binary),
         None => {
-            let binaries = Binaries::ensure(&mut print_progress())?;
-            Ok(BINARY.get_or_init(|| binaries.kstatus))
+            let binary = binaries::kstatus(&mut print_progress())?;
+            Ok(BINARY.get_or_init(|| binary))
         }
     }
 }

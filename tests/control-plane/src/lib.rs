@@ -5,6 +5,8 @@
 //! runs them on free ports with identities of its own, and ends them however this process ends. A test gets a
 //! kubeconfig, a `kubectl`, and the API server's audit log.
 //!
+//! With `MORTISE_E2E_ON=local` the same control plane is one process: a binary under target/ with a subcommand `cluster`.
+//!
 //! It must know nothing of mortise, so that tests cannot rely on a shared mistake.
 
 mod audit;

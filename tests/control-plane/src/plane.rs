@@ -66,6 +66,8 @@ pub struct ControlPlane {
     reaper: Arc<Reaper>,
     layout: Layout,
     binaries: Binaries,
+    components: &'static [Component],
+    audit_reads: bool,
     _temporary: Option<TempDir>,
 }
 
@@ -101,6 +103,8 @@ impl ControlPlane {
             reaper: Arc::new(Reaper::start(temporary.as_ref().map(TempDir::path))?),
             layout,
             binaries: binaries.clone(),
+            components: options.components,
+            audit_reads: options.audit_reads,
             _temporary: temporary,
         };
         // The API server waits for etcd by itself, so the two start together.
@@ -112,17 +116,23 @@ impl ControlPlane {
     }
 
     fn spawn_components(&self, components: &[Component], wanted: impl Fn(Component) -> bool) -> Result<()> {
-        for part in components.iter().copied().filter(|part| wanted(*part)) {
+        let separate = |part: &Component| self.process_of(*part) == *part;
+        for part in components.iter().copied().filter(separate).filter(|part| wanted(*part)) {
             self.spawn_component(part)?;
         }
         Ok(())
     }
 
     fn spawn_component(&self, part: Component) -> Result<()> {
-        let command = part.command(&self.binaries, &self.layout);
+        let command = part.command(self.components, &self.binaries, &self.layout);
         let process = Process::spawn(part.name(), command, &self.layout.log(part.name()), &self.reaper)?;
         self.processes().insert(part, process);
         Ok(())
+    }
+
+    /// The component whose process has this part: a local cluster is one process.
+    fn process_of(&self, part: Component) -> Component {
+        if self.binaries.is_local() { Component::ApiServer } else { part }
     }
 
     fn processes(&self) -> MutexGuard<'_, BTreeMap<Component, Process>> {
@@ -266,12 +276,15 @@ impl ControlPlane {
 
     /// The requests in the audit log so far, oldest first.
     pub fn audit(&self) -> Result<Vec<AuditRecord>> {
-        audit::read(&self.layout.audit_log(), 0).map(|(records, _)| records)
+        self.audit_since(0).map(|(records, _)| records)
     }
 
     /// The requests after `mark` (0 at first), and the mark for the next call.
     pub fn audit_since(&self, mark: u64) -> Result<(Vec<AuditRecord>, u64)> {
-        audit::read(&self.layout.audit_log(), mark)
+        let (mut records, mark) = audit::read(&self.layout.audit_log(), mark)?;
+        // A local cluster has no audit policy.
+        records.retain(|record| self.audit_reads || record.is_write());
+        Ok((records, mark))
     }
 
     /// The process id of a running component.
@@ -338,7 +351,10 @@ impl ControlPlane {
     }
 
     fn with<T>(&self, part: Component, act: impl FnOnce(&mut Process) -> Result<T>) -> Result<T> {
-        act(self.processes().get_mut(&part).with_context(|| format!("{} is not running", part.name()))?)
+        act(self
+            .processes()
+            .get_mut(&self.process_of(part))
+            .with_context(|| format!("{} is not running", part.name()))?)
     }
 }
 
@@ -362,9 +378,9 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a component failed because its port was in use, by Go's message.
+/// Whether a component failed because its port was in use, by the system's message, which Go writes in lower case.
 fn lost_a_port(error: &anyhow::Error) -> bool {
-    format!("{error:#}").contains("address already in use")
+    format!("{error:#}").to_lowercase().contains("address already in use")
 }
 
 /// A Node for which kwok simulates a kubelet.

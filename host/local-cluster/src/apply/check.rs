@@ -76,7 +76,7 @@ fn walk(value: &Value, place: Place<'_>, path: &str, faults: &mut Vec<String>) {
             };
             fault(faults, path, &format!("expected numeric (int or float), got {kind}"));
         }
-        (Type::String, _) if !value.is_string() && !(node.int_or_string && is_scalar) => {
+        (Type::String, _) if !(value.is_string() || node.int_or_string && is_scalar) => {
             fault(faults, path, &format!("expected string, got {}", shown_value(value)));
         }
         (Type::Boolean, _) if !value.is_boolean() => {

@@ -107,7 +107,7 @@ fn items(
 
 /// Removes fields and items. What is left empty by that goes, too.
 pub(super) fn remove(value: &mut Value, place: Option<Place<'_>>, fields: &Fields) {
-    let mut keep = |value: &mut Value, place: Option<Place<'_>>, below: Option<&Fields>| match below {
+    let keep = |value: &mut Value, place: Option<Place<'_>>, below: Option<&Fields>| match below {
         None => true,
         Some(below) if below.member => false,
         Some(below) => {

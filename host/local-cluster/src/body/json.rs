@@ -49,10 +49,28 @@ fn words(bytes: &[u8], error: &serde_json::Error) -> String {
     let lines = bytes.split(|byte| *byte == b'\n');
     let line = lines.into_iter().nth(error.line().saturating_sub(1)).unwrap_or_default();
     let at = error.column().saturating_sub(1).min(line.len().saturating_sub(1));
+    if text.starts_with("expected ident") {
+        return literal(line, at);
+    }
     let found = line.get(at).map_or(' ', |byte| char::from(*byte));
     let place = after.iter().find(|(serde, _)| text.starts_with(serde));
     let place = place.map_or("looking for beginning of value", |(_, go)| go);
     format!("invalid character {found:?} {place}")
+}
+
+/// An error in `null`, `true` or `false`, or in what is none of them.
+fn literal(line: &[u8], at: usize) -> String {
+    let letters = line.get(..at).unwrap_or_default().iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let start = at.saturating_sub(letters);
+    let found = line.get(at).map_or(' ', |byte| char::from(*byte));
+    let literals = ["null", "true", "false"];
+    let wanted = literals.iter().find(|literal| literal.as_bytes().first() == line.get(start));
+    match wanted.and_then(|literal| Some((literal, literal.chars().nth(letters)?))) {
+        Some((literal, expected)) if letters > 0 => {
+            format!("invalid character {found:?} in literal {literal} (expecting {expected:?})")
+        }
+        _ => format!("invalid character {found:?} looking for beginning of value"),
+    }
 }
 
 /// The way to a value: its text is made only for a field that is there twice.

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::storages::{BUDGETS, PODS};
-use super::{Again, Controller, Key, condition, key, write};
+use super::{Again, Controller, Key, condition, key, unchanged, write};
 use crate::Cluster;
 use crate::halt::Halt;
 use crate::resource::group_version;
@@ -44,14 +44,12 @@ fn keys(cluster: &Cluster, change: &Change) -> Vec<Key> {
     let budgets = cluster.store.list(&BUDGETS, Some(object.namespace()), None);
     if change.storage != *PODS {
         // The scale of a controller counts.
-        let same = before.is_some_and(|before| before.value["spec"]["replicas"] == object.value["spec"]["replicas"]);
+        let same = before.is_some_and(|before| unchanged(before, object, &["/spec/replicas"]));
         return if same { Vec::new() } else { budgets.map(|budget| key(budget)).collect() };
     }
-    let matters = |pod: &Object| {
-        let labels = pod.value["metadata"]["labels"].clone();
-        (labels, condition::is_true(&pod.value["status"], "Ready"), pod.terminates())
-    };
-    if before.is_some_and(|before| matters(before) == matters(object)) {
+    let state = |pod: &Object| (condition::is_true(&pod.value["status"], "Ready"), pod.terminates());
+    let same = |before: &Object| state(before) == state(object) && unchanged(before, object, &["/metadata/labels"]);
+    if before.is_some_and(same) {
         return Vec::new();
     }
     let concerned = budgets.filter(|budget| selects(budget, object) || before.is_some_and(|pod| selects(budget, pod)));

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::placement::has_ended;
 use super::storages::{ENDPOINTS, PODS, SERVICES};
-use super::{Again, Controller, Key, condition, key, write};
+use super::{Again, Controller, Key, condition, key, unchanged, write};
 use crate::Cluster;
 use crate::halt::Halt;
 use crate::rest::Context;
@@ -55,13 +55,13 @@ fn keys(cluster: &Cluster, change: &Change) -> Vec<Key> {
 
 /// The Services whose selector a Pod matches, or matched before.
 fn services_of(cluster: &Cluster, change: &Change) -> Vec<Key> {
-    let matters = |pod: &Object| {
-        let (metadata, status) = (&pod.value["metadata"], &pod.value["status"]);
-        let ready = condition::is_true(status, "Ready");
-        (metadata["labels"].clone(), status["podIPs"].clone(), ready, has_ended(&pod.value), pod.terminates())
+    let state =
+        |pod: &Object| (condition::is_true(&pod.value["status"], "Ready"), has_ended(&pod.value), pod.terminates());
+    let same = |before: &Object, pod: &Object| {
+        state(before) == state(pod) && unchanged(before, pod, &["/metadata/labels", "/status/podIPs"])
     };
     let before = change.previous.as_deref().filter(|_| change.event == Event::Modified);
-    if before.is_some_and(|before| matters(before) == matters(&change.object)) {
+    if before.is_some_and(|before| same(before, &change.object)) {
         return Vec::new();
     }
     let services = cluster.store.list(&SERVICES, Some(change.object.namespace()), None);

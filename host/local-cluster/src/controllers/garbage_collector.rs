@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Again, Controller, Key, write};
+use super::{Again, Controller, Key, unchanged, write};
 use crate::Cluster;
 use crate::halt::Halt;
 use crate::resource::{Storage, group_version};
@@ -45,10 +45,9 @@ fn keys(cluster: &Cluster, change: &Change) -> Vec<Key> {
         return Vec::new();
     }
     let mut keys = Vec::new();
-    let references = |object: &Value| object["metadata"]["ownerReferences"].clone();
     let before = change.previous.as_deref();
     let released = change.event == Event::Deleted
-        || before.is_some_and(|before| references(&before.value) != references(&object.value));
+        || before.is_some_and(|before| !unchanged(before, object, &["/metadata/ownerReferences"]));
     if let (true, Some(before)) = (released, before) {
         keys.extend(owners(&before.value).filter_map(|reference| waiting(cluster, before, reference)));
     }

@@ -127,7 +127,7 @@ mod tests {
         let status = &running["status"];
         assert_eq!((&running["spec"]["nodeName"], &status["phase"]), (&json!("node-0"), &json!("Running")));
         assert!(condition::is_true(status, "Ready") && condition::is_true(status, "PodScheduled"));
-        assert!(status["podIP"].as_str().unwrap().starts_with("10.24") && status["hostIP"] == "172.18.0.2");
+        assert!(status["podIP"].as_str().unwrap().starts_with("10.24") && status["hostIP"] == "172.18.0.3");
         assert_eq!(reasons(&mut cluster, "a"), ["Created", "Pulled", "Scheduled", "Started"]);
         pass(&mut cluster, 5);
         assert_eq!(read(&mut cluster, POD), running);

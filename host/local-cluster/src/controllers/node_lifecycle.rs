@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::placement::node_of;
 use super::storages::{LEASES, NODES, PODS};
-use super::{Again, Controller, Key, condition, taint, write};
+use super::{Again, Controller, Key, condition, taint, unchanged, write};
 use crate::Cluster;
 use crate::halt::Halt;
 use crate::rest::{Context, DeleteOptions};
@@ -126,9 +126,8 @@ fn lose(cluster: &mut Cluster, context: &Context<'_>, node: &Object) -> Result<s
 /// Nodes that Pods may have to leave.
 fn eviction_keys(cluster: &Cluster, change: &Change) -> Vec<Key> {
     let object = &change.object;
-    let taints = |node: &Object| node.value["spec"]["taints"].clone();
     if change.storage == *NODES {
-        let changed = change.previous.as_deref().is_none_or(|before| taints(before) != taints(object));
+        let changed = change.previous.as_deref().is_none_or(|before| !unchanged(before, object, &["/spec/taints"]));
         return node_keys(changed && change.event != Event::Deleted, object);
     }
     let came = change.previous.as_deref().is_none_or(|before| node_of(&before.value).is_none());

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::placement::has_ended;
 use super::resources::{self, Amounts};
 use super::storages::{CLAIMS, PODS, QUOTAS, SERVICES};
-use super::{Again, Controller, Key, key, write};
+use super::{Again, Controller, Key, key, unchanged, write};
 use crate::Cluster;
 use crate::halt::Halt;
 use crate::resource::Storage;
@@ -28,10 +28,11 @@ fn keys(cluster: &Cluster, change: &Change) -> Vec<Key> {
         return Vec::new();
     }
     // Most updates do not change what is used.
-    let counts = |object: &Object| (object.value["spec"].clone(), has_ended(&object.value), object.terminates());
+    let state = |object: &Object| (has_ended(&object.value), object.terminates());
+    let same = |before: &Object| state(before) == state(object) && unchanged(before, object, &["/spec"]);
     let before = change.previous.as_deref().filter(|_| change.event == Event::Modified);
     let mut quotas = cluster.store.list(&QUOTAS, Some(object.namespace()), None).peekable();
-    if quotas.peek().is_none() || before.is_some_and(|before| counts(before) == counts(object)) {
+    if quotas.peek().is_none() || before.is_some_and(same) {
         return Vec::new();
     }
     quotas.map(|quota| key(quota)).collect()

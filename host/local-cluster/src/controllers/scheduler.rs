@@ -11,7 +11,7 @@ use serde_json::Value;
 use self::fit::{Reason, Wanted};
 use super::placement::{has_ended, node_of};
 use super::storages::{CLAIMS, NODES, PODS};
-use super::{Again, Controller, Key, condition, write};
+use super::{Again, Controller, Key, condition, unchanged, write};
 use crate::Cluster;
 use crate::halt::Halt;
 use crate::rest::Context;
@@ -34,7 +34,7 @@ fn keys(cluster: &Cluster, change: &Change) -> Vec<Key> {
     let waiting = cluster.controllers.placement.waiting();
     match &*change.storage.plural {
         "pods" if node_of(&object.value).is_none() => {
-            let changed = before.is_none_or(|before| before.value["spec"] != object.value["spec"]);
+            let changed = before.is_none_or(|before| !unchanged(before, object, &["/spec"]));
             let wanted = change.event != Event::Deleted && changed;
             wanted.then(|| (object.namespace().into(), object.name().into())).into_iter().collect()
         }
@@ -44,11 +44,8 @@ fn keys(cluster: &Cluster, change: &Change) -> Vec<Key> {
             waiting.take(count).cloned().collect()
         }
         "nodes" => {
-            let matters = |object: &Object| {
-                let value = &object.value;
-                (value["spec"].clone(), value["metadata"]["labels"].clone(), value["status"]["allocatable"].clone())
-            };
-            let same = before.is_some_and(|before| matters(before) == matters(object));
+            let fields = ["/spec", "/metadata/labels", "/status/allocatable"];
+            let same = before.is_some_and(|before| unchanged(before, object, &fields));
             let count = if same || change.event == Event::Deleted { 0 } else { usize::MAX };
             waiting.take(count).cloned().collect()
         }

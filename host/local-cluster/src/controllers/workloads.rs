@@ -14,6 +14,8 @@ mod pod;
 mod pod_control;
 mod replica_set;
 mod stateful_set;
+#[cfg(test)]
+mod tests;
 
 use super::Controller;
 

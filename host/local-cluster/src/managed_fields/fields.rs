@@ -62,10 +62,6 @@ impl Fields {
         self.below.get(step)
     }
 
-    pub(crate) fn steps(&self) -> impl Iterator<Item = (&str, &Self)> {
-        self.below.iter().map(|(step, below)| (&**step, below))
-    }
-
     /// The same set with other nodes in place of these; nodes that become empty go.
     pub(crate) fn map(&self, mut change: impl FnMut(&str, &Self) -> Self) -> Self {
         let below = self.below.iter().map(|(step, below)| (step.clone(), change(step, below)));

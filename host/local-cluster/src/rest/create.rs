@@ -29,7 +29,7 @@ pub(super) fn from_request(
     body::unknown_fields(request, &attributes.resource, &mut object, context)?;
     let stored = create(cluster, context, attributes, object)?;
     let value = definition::at_version(cluster, &attributes.resource, &stored.value)?;
-    Ok(one(cluster, &output, attributes, 201, &value))
+    Ok(one(cluster, &output, attributes, 201, &value, context.now))
 }
 
 /// Creates an object. `attributes.name` may be empty; the namespace is the one of the request.

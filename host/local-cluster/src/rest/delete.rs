@@ -89,7 +89,7 @@ pub(super) fn from_request(
         return Ok(Response::json(200, status));
     }
     let value = definition::at_version(cluster, resource, &object.value)?;
-    Ok(one(cluster, &output, attributes, 200, &value))
+    Ok(one(cluster, &output, attributes, 200, &value, context.now))
 }
 
 /// Deletes an object, or marks it. The flag says whether it is gone.
@@ -247,5 +247,5 @@ pub(super) fn collection(
     let values = definition::all_at_version(cluster, &attributes.resource, &values)?;
     let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
     let metadata = json!({"resourceVersion": cluster.store.revision().to_string()});
-    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata)))
+    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata, context.now)))
 }

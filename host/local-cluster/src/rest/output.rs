@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::halt::{Halt, Status};
@@ -29,43 +30,51 @@ pub(crate) enum Include {
     Object,
 }
 
-/// Media types in the order that the client prefers, which is the order they are listed in.
+/// The most preferred media type that is served: by `q`, then in the order they are listed in.
 pub(crate) fn read(request: &Request) -> Result<Output, Halt> {
-    let accept = request.header("accept").unwrap_or("*/*");
-    for entry in accept.split(',') {
-        let mut parts = entry.split(';').map(str::trim);
-        let json = matches!(parts.next(), Some("application/json" | "*/*" | "application/*" | ""));
-        let kind = parts.clone().find_map(|part| part.strip_prefix("as="));
-        let group = parts.clone().find_map(|part| part.strip_prefix("g="));
-        let version = parts.find_map(|part| part.strip_prefix("v="));
-        let known = group == Some("meta.k8s.io") && version == Some("v1");
-        match kind {
-            None if json => return Ok(Output::Whole),
-            Some("Table") if json && known => {
-                return Ok(Output::Table(match request.parameter("includeObject") {
-                    Some("None") => Include::None,
-                    Some("Object") => Include::Object,
-                    _ => Include::Metadata,
-                }));
-            }
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if json && known => {
-                return Ok(Output::Metadata);
-            }
-            _ => {}
-        }
+    let accept = request.header("accept").filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
+    let mut entries: Vec<(f64, &str)> = accept.split(',').map(|entry| (quality(entry), entry)).collect();
+    entries.sort_by(|(left, _), (right, _)| right.total_cmp(left));
+    let found = entries.into_iter().filter(|(quality, _)| *quality > 0.0).find_map(|(_, entry)| served(request, entry));
+    found.ok_or_else(|| {
+        let known = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        let message = format!("only the following media types are accepted: {known}");
+        Status::not_acceptable(message).into()
+    })
+}
+
+fn quality(entry: &str) -> f64 {
+    let quality = entry.split(';').find_map(|part| part.trim().strip_prefix("q="));
+    quality.and_then(|quality| quality.parse().ok()).unwrap_or(1.0)
+}
+
+/// The form that an entry of the Accept header asks for, if it is served.
+fn served(request: &Request, entry: &str) -> Option<Output> {
+    let mut parts = entry.split(';').map(str::trim);
+    if !matches!(parts.next(), Some("application/json" | "*/*" | "application/*")) {
+        return None;
     }
-    let known = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-    let message = format!("only the following media types are accepted: {known}");
-    Err(Status::not_acceptable(message).into())
+    let parameter = |name: &str| parts.clone().find_map(|part| part.strip_prefix(name));
+    let known = parameter("g=") == Some("meta.k8s.io") && matches!(parameter("v="), Some("v1" | "v1beta1"));
+    match parameter("as=") {
+        None | Some("") => Some(Output::Whole),
+        Some("Table") if known => Some(Output::Table(match request.parameter("includeObject") {
+            Some("None") => Include::None,
+            Some("Object") => Include::Object,
+            _ => Include::Metadata,
+        })),
+        Some("PartialObjectMetadata" | "PartialObjectMetadataList") if known => Some(Output::Metadata),
+        Some(_) => None,
+    }
 }
 
 impl Output {
     /// One object, as `resource`'s version has it.
-    pub(crate) fn object(self, cluster: &Cluster, resource: &Arc<Resource>, object: &Value) -> Value {
+    pub(crate) fn object(self, cluster: &Cluster, resource: &Arc<Resource>, object: &Value, now: Timestamp) -> Value {
         match self {
             Self::Whole => object.clone(),
             Self::Metadata => partial(object),
-            Self::Table(include) => table::render(cluster, resource, &[object], include, &object["metadata"]),
+            Self::Table(include) => table::render(cluster, resource, &[object], include, &object["metadata"], now),
         }
     }
 
@@ -76,6 +85,7 @@ impl Output {
         resource: &Arc<Resource>,
         objects: &[&Value],
         metadata: Value,
+        now: Timestamp,
     ) -> Value {
         let items = |of: fn(&Value) -> Value| objects.iter().map(|object| of(object)).collect::<Vec<_>>();
         match self {
@@ -87,7 +97,7 @@ impl Output {
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
                 "items": items(partial),
             }),
-            Self::Table(include) => table::render(cluster, resource, objects, include, &metadata),
+            Self::Table(include) => table::render(cluster, resource, objects, include, &metadata, now),
         }
     }
 

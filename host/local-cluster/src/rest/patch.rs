@@ -49,7 +49,7 @@ pub(super) fn from_request(
     check_identity(attributes, &object)?;
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
     let value = definition::at_version(cluster, resource, &stored.value)?;
-    Ok(one(cluster, &output, attributes, 200, &value))
+    Ok(one(cluster, &output, attributes, 200, &value, context.now))
 }
 
 /// A patch may make something of an object that is none any more.
@@ -122,5 +122,5 @@ fn apply_patch(
         None => return Err(attributes.not_found().into()),
     };
     let value = definition::at_version(cluster, resource, &stored.value)?;
-    Ok(one(cluster, &output, attributes, status, &value))
+    Ok(one(cluster, &output, attributes, status, &value, context.now))
 }

@@ -19,12 +19,17 @@ use crate::{Cluster, definition, strategy};
 /// How long a watch lasts that does not say: the API server's default is between 30 and 60 minutes.
 const WATCH_LASTS: SignedDuration = SignedDuration::from_mins(45);
 
-pub(super) fn get(cluster: &Cluster, request: &Request, attributes: &Attributes) -> Result<Response, Halt> {
+pub(super) fn get(
+    cluster: &Cluster,
+    request: &Request,
+    attributes: &Attributes,
+    now: Timestamp,
+) -> Result<Response, Halt> {
     let output = output::read(request)?;
     let object = cluster.store.get(&attributes.resource.storage, &attributes.namespace, &attributes.name);
     let object = object.ok_or_else(|| attributes.not_found())?;
     let value = definition::at_version(cluster, &attributes.resource, &object.value)?;
-    Ok(one(cluster, &output, attributes, 200, &value))
+    Ok(one(cluster, &output, attributes, 200, &value, now))
 }
 
 /// The selectors of a list, a watch or a deletion of a collection.
@@ -86,7 +91,7 @@ pub(super) fn list(
     cluster: &Cluster,
     request: &Request,
     attributes: &Attributes,
-    _now: Timestamp,
+    now: Timestamp,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
     let (labels, fields) = selectors(request, attributes)?;
@@ -128,7 +133,7 @@ pub(super) fn list(
     let values = output::values(&objects);
     let values = definition::all_at_version(cluster, &attributes.resource, &values)?;
     let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
-    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata)))
+    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata, now)))
 }
 
 fn check_match(request: &Request, wanted: Option<u64>, matching: Option<&str>) -> Result<(), Halt> {
@@ -202,6 +207,7 @@ pub(super) fn watch(
         ends_at: now + lasts,
         next_bookmark: first_bookmark(now),
         ended: false,
+        has_columns: false,
     };
     match wanted {
         Some(wanted) if wanted > 0 && sends_initial != Some(true) => watch.position = wanted,

@@ -39,7 +39,7 @@ pub(super) fn from_request(
     }
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
     let value = definition::at_version(cluster, &attributes.resource, &stored.value)?;
-    Ok(one(cluster, &output, attributes, 200, &value))
+    Ok(one(cluster, &output, attributes, 200, &value, context.now))
 }
 
 /// Stores a new state of an object that is there. A resource version in it is a precondition.

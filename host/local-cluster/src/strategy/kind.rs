@@ -127,9 +127,12 @@ pub(crate) fn returns_deleted(group: &str, kind: &str) -> bool {
     }
 }
 
+/// Fields and where their values are.
+type Fields = &'static [(&'static str, &'static str)];
+
 /// Fields that objects can be selected by besides name and namespace: the field's path, and where its value is. A place is a
 /// path; others after `|` are for objects that lack the first; a text after `=` is for those that have none.
-const SELECTABLE: &[(&str, &str, &[(&str, &str)])] = &[
+const SELECTABLE: &[(&str, &str, Fields)] = &[
     (
         "",
         "Pod",
@@ -157,7 +160,7 @@ const SELECTABLE: &[(&str, &str, &[(&str, &str)])] = &[
     ("certificates.k8s.io", "CertificateSigningRequest", &[("spec.signerName", "spec.signerName")]),
     (DRA, "ResourceSlice", &[("spec.nodeName", "spec.nodeName"), ("spec.driver", "spec.driver")]),
 ];
-const EVENT: &[(&str, &str)] = &[
+const EVENT: Fields = &[
     ("involvedObject.kind", "involvedObject.kind"),
     ("involvedObject.namespace", "involvedObject.namespace"),
     ("involvedObject.name", "involvedObject.name"),
@@ -170,7 +173,7 @@ const EVENT: &[(&str, &str)] = &[
     ("source", "source.component|reportingComponent"),
     ("type", "type"),
 ];
-const NEW_EVENT: &[(&str, &str)] = &[
+const NEW_EVENT: Fields = &[
     ("regarding.kind", "regarding.kind"),
     ("regarding.namespace", "regarding.namespace"),
     ("regarding.name", "regarding.name"),

@@ -182,7 +182,8 @@ mod tests {
     use crate::testing::ask;
 
     const BASE: &str = "/api/v1/namespaces/default";
-    const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    const SLICES: &str =
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name%3Ds";
 
     #[test]
     fn a_service_leads_to_its_pods() {

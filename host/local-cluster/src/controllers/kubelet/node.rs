@@ -100,10 +100,10 @@ fn info(node: &Object) -> Value {
     })
 }
 
-/// `node-3` is at 172.18.0.5; a node without a number is somewhere in 172.19.0.0/16.
+/// `node-3` is at 172.18.0.6, as if registered in order; a node without a number is somewhere in 172.19.0.0/16.
 fn address(name: &str) -> String {
     let number = name.rsplit('-').next().and_then(|text| text.parse::<u16>().ok());
-    let hash = || name.bytes().fold(0_u16, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-    let [high, low] = number.map_or_else(hash, |number| number.wrapping_add(2)).to_be_bytes();
-    format!("172.{}.{high}.{low}", if number.is_some() { 18 } else { 19 })
+    let hash = name.bytes().fold(0_u16, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+    let place = number.unwrap_or(hash);
+    format!("172.{}.{}.{}", if number.is_some() { 18 } else { 19 }, (place / 250) % 256, place % 250 + 3)
 }

@@ -30,7 +30,8 @@ const CHANGED: char = '@';
 
 pub(super) fn keys_of(cluster: &Cluster, change: &Change) -> Vec<Key> {
     let mut keys = keys(cluster, change, &CRON_JOBS, &JOBS);
-    let schedule = |object: &Object| (object.value["spec"]["schedule"].clone(), object.value["spec"]["timeZone"].clone());
+    let schedule =
+        |object: &Object| (object.value["spec"]["schedule"].clone(), object.value["spec"]["timeZone"].clone());
     let changed = change.previous.as_ref().is_some_and(|previous| schedule(previous) != schedule(&change.object));
     if changed && change.storage == CRON_JOBS.storage() {
         for (_, name) in &mut keys {
@@ -145,8 +146,7 @@ fn start(cluster: &mut Cluster, context: &Context<'_>, view: &mut View) -> Resul
     let recent = recent(view, &schedule, context.now, deadline);
     let Some(at) = recent.last else { return Ok(again) };
     if recent.missed > MANY {
-        let message =
-            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+        let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
         write::event(cluster, context, &cron, "Warning", "TooManyMissedTimes", message)?;
     }
     if deadline.is_some_and(|seconds| after(at, seconds) < context.now) {

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::field::{after, counts, int, list, scaled, set, text};
 use super::history::{self, History};
 use super::ownership::{DAEMON_SETS, NODES, PODS, claim, keys};
-use super::pod_control::{self, Failure};
 use super::pod;
+use super::pod_control::{self, Failure};
 use crate::Cluster;
 use crate::controllers::{Again, Key, write};
 use crate::halt::Halt;
@@ -152,7 +152,11 @@ impl View {
 
     fn max_surge(&self, wanted: i64) -> i64 {
         let strategy = &self.set.value["spec"]["updateStrategy"];
-        if strategy["type"] == "RollingUpdate" { scaled(&strategy["rollingUpdate"]["maxSurge"], wanted, true) } else { 0 }
+        if strategy["type"] == "RollingUpdate" {
+            scaled(&strategy["rollingUpdate"]["maxSurge"], wanted, true)
+        } else {
+            0
+        }
     }
 
     /// The one new and the one old Pod on a node; nothing if there are more.
@@ -238,10 +242,15 @@ fn trim(view: &View, node: &Object, run: bool, running: &[&Arc<Object>], plan: &
         return;
     }
     let (new, old): (Vec<_>, Vec<_>) = running.iter().copied().partition(|pod| view.is_updated(pod));
-    plan.delete.extend(new.iter().chain(&old).filter(|pod| {
-        let oldest = |pods: &[&Arc<Object>]| pods.first().is_some_and(|first| first.uid() == pod.uid());
-        !oldest(&new) && !oldest(&old)
-    }).map(|pod| (*pod).clone()));
+    plan.delete.extend(
+        new.iter()
+            .chain(&old)
+            .filter(|pod| {
+                let oldest = |pods: &[&Arc<Object>]| pods.first().is_some_and(|first| first.uid() == pod.uid());
+                !oldest(&new) && !oldest(&old)
+            })
+            .map(|pod| (*pod).clone()),
+    );
     if let (Some(new), Some(old)) = (new.first(), old.first())
         && (!pod::is_ready(old) || view.is_available(new))
     {
@@ -296,12 +305,7 @@ fn surge_over(view: &View, most: i64, plan: &mut Plan) {
     plan.create.extend(candidates.into_iter().take(count(most - surge)));
 }
 
-fn carry_out(
-    cluster: &mut Cluster,
-    context: &Context<'_>,
-    view: &View,
-    plan: &Plan,
-) -> Result<Option<Failure>, Halt> {
+fn carry_out(cluster: &mut Cluster, context: &Context<'_>, view: &View, plan: &Plan) -> Result<Option<Failure>, Halt> {
     let generation = view.set.value["metadata"]["annotations"][GENERATION].as_str();
     let pods = plan.create.iter().map(|name| {
         let template = &view.set.value["spec"]["template"];

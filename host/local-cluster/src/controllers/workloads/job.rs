@@ -291,8 +291,7 @@ fn complete(view: &mut View) {
     };
     if enough {
         let (reason, message) = ("CompletionsReached", "Reached expected number of succeeded pods");
-        view.end =
-            Some(End { of: "SuccessCriteriaMet", reason: reason.to_owned(), message: message.to_owned() });
+        view.end = Some(End { of: "SuccessCriteriaMet", reason: reason.to_owned(), message: message.to_owned() });
     }
 }
 
@@ -317,10 +316,7 @@ fn count(cluster: &mut Cluster, context: &Context<'_>, view: &mut View) -> Resul
                 None if indexed => {}
                 None => succeeded.push(uid),
             }
-        } else if (failure || fails)
-            && (!indexed || index.is_some())
-            && failure::judge(&job, pod) != Verdict::Ignored
-        {
+        } else if (failure || fails) && (!indexed || index.is_some()) && failure::judge(&job, pod) != Verdict::Ignored {
             failed.push(uid);
         }
         if free.len() >= BURST {

@@ -110,8 +110,7 @@ pub(super) fn claim(
     wanted: impl Fn(&Object) -> bool,
 ) -> Result<Vec<Arc<Object>>, Halt> {
     let selector = owner_kind.selector(&owner.value);
-    let selects =
-        |child: &Object| selector.as_ref().is_some_and(|all| all.matches(&child.value["metadata"]["labels"]));
+    let selects = |child: &Object| selector.as_ref().is_some_and(|all| all.matches(&child.value["metadata"]["labels"]));
     let mut claimed = Vec::new();
     for child in controlled(cluster, owner, of).into_iter().filter(|child| wanted(child)) {
         if selects(&child) {
@@ -174,8 +173,7 @@ pub(super) fn keys(cluster: &Cluster, change: &Change, owner: &Kind, child: &Kin
     let changed = moved || previous.is_none_or(|previous| previous["metadata"]["labels"] != *labels);
     if new.is_none() && changed && change.event != Event::Deleted {
         let owners = cluster.store.list(&owner.storage(), Some(object.namespace()), None);
-        let selecting =
-            owners.filter(|of| owner.selector(&of.value).is_some_and(|selector| selector.matches(labels)));
+        let selecting = owners.filter(|of| owner.selector(&of.value).is_some_and(|selector| selector.matches(labels)));
         keys.extend(selecting.map(|of| (of.namespace().into(), of.name().into())));
     }
     keys

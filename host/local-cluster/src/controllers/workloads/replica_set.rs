@@ -7,9 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::field::{counts, int, list, text};
-use super::ownership::{
-    Kind, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, claim, controlled, controller, keys,
-};
+use super::ownership::{Kind, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, claim, controlled, controller, keys};
 use super::pod_control::{self, Failure};
 use super::{condition, pod};
 use crate::Cluster;
@@ -26,11 +24,7 @@ pub(super) fn keys_of_replication_controller(cluster: &Cluster, change: &Change)
     keys(cluster, change, &REPLICATION_CONTROLLERS, &PODS)
 }
 
-pub(super) fn reconcile_replica_set(
-    cluster: &mut Cluster,
-    context: &Context<'_>,
-    key: &Key,
-) -> Result<Again, Halt> {
+pub(super) fn reconcile_replica_set(cluster: &mut Cluster, context: &Context<'_>, key: &Key) -> Result<Again, Halt> {
     reconcile(cluster, context, &REPLICA_SETS, key)
 }
 
@@ -45,8 +39,7 @@ pub(super) fn reconcile_replication_controller(
 fn reconcile(cluster: &mut Cluster, context: &Context<'_>, of: &Kind, key: &Key) -> Result<Again, Halt> {
     let Some(set) = of.get(cluster, key) else { return Ok(Again::No) };
     let active = claim(cluster, context, (&set, of), &PODS, pod::is_active)?;
-    let failure =
-        if set.terminates() { None } else { manage(cluster, context, (&set, of), active.clone())? };
+    let failure = if set.terminates() { None } else { manage(cluster, context, (&set, of), active.clone())? };
     let status = status(cluster, &set, of, &active, failure.as_ref(), context.now);
     if status != set.value["status"] {
         write::update_status(cluster, context, &set, status)?;

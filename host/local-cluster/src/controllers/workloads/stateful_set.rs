@@ -218,9 +218,8 @@ fn delete(cluster: &mut Cluster, context: &Context<'_>, view: &View, pod: &Objec
 }
 
 fn status(view: &View, pods: &[Arc<Object>], context: &Context<'_>) -> Value {
-    let count = |fits: &dyn Fn(&Object) -> bool| {
-        i64::try_from(pods.iter().filter(|pod| fits(pod)).count()).unwrap_or(i64::MAX)
-    };
+    let count =
+        |fits: &dyn Fn(&Object) -> bool| i64::try_from(pods.iter().filter(|pod| fits(pod)).count()).unwrap_or(i64::MAX);
     let of = |revision: &Object| {
         count(&|pod| !pod.terminates() && pod.label(REVISION).is_some_and(|label| label == revision.name()))
     };

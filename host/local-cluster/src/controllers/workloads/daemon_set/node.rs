@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::field::{fields, list, text};
+use crate::controllers::taint;
 use crate::store::Object;
 
 /// The taints that every Pod of a DaemonSet tolerates; the last one on the host's network only.
@@ -38,8 +39,8 @@ pub(super) fn spec(template: &Value) -> Value {
 pub(super) fn bind(spec: &mut Value, node: &str) {
     let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
     let required = fields(spec)
-        .and_then(|spec| fields(spec.entry("affinity").or_default()))
-        .and_then(|affinity| fields(affinity.entry("nodeAffinity").or_default()));
+        .and_then(|spec| fields(spec.entry("affinity").or_insert(Value::Null)))
+        .and_then(|affinity| fields(affinity.entry("nodeAffinity").or_insert(Value::Null)));
     if let Some(required) = required {
         required.insert(REQUIRED.to_owned(), json!({"nodeSelectorTerms": [term]}));
     }
@@ -69,17 +70,9 @@ pub(super) fn runs(spec: &Value, node: &Object) -> (bool, bool) {
     let intolerable = |effects: &[&str]| {
         let taints = list(&node.value["spec"]["taints"]).iter();
         let mut taints = taints.filter(|taint| effects.contains(&text(&taint["effect"])));
-        taints.any(|taint| !list(&spec["tolerations"]).iter().any(|toleration| tolerates(toleration, taint)))
+        taints.any(|taint| !taint::is_tolerated(taint, &spec["tolerations"]))
     };
     if intolerable(&["NoSchedule", "NoExecute"]) { (false, !intolerable(&["NoExecute"])) } else { (true, true) }
-}
-
-fn tolerates(toleration: &Value, taint: &Value) -> bool {
-    let (key, effect) = (text(&toleration["key"]), text(&toleration["effect"]));
-    let exists = toleration["operator"] == "Exists";
-    (effect.is_empty() || effect == text(&taint["effect"]))
-        && (key.is_empty() && exists || key == text(&taint["key"]))
-        && (exists || text(&toleration["value"]) == text(&taint["value"]))
 }
 
 /// Whether the node selector and the required affinity of a spec select a node.

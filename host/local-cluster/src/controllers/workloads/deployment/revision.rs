@@ -19,12 +19,8 @@ use crate::store::Object;
 /// How long the annotation with earlier revisions may be, as the real controller has it: the oldest are dropped.
 const MAX_HISTORY: usize = 2000;
 
-/// Brings the number and annotations of the new ReplicaSet, then the Deployment's revision, up to date. 
-pub(super) fn sync(
-    cluster: &mut Cluster,
-    context: &Context<'_>,
-    rollout: &mut Rollout,
-) -> Result<(), Halt> {
+/// Brings the number and annotations of the new ReplicaSet, then the Deployment's revision, up to date.
+pub(super) fn sync(cluster: &mut Cluster, context: &Context<'_>, rollout: &mut Rollout) -> Result<(), Halt> {
     let Some(new) = rollout.new.clone() else { return Ok(()) };
     let number = next(rollout);
     let mut value = new.value.clone();
@@ -122,7 +118,10 @@ pub(super) fn create(
     set(&mut value, "annotations", REVISION, &number);
     if rollout.deadline_seconds().is_some() {
         let message = format!("Created new replica set {name:?}");
-        status::add(&mut value, status::condition("Progressing", "True", "NewReplicaSetCreated", &message, context.now));
+        status::add(
+            &mut value,
+            status::condition("Progressing", "True", "NewReplicaSetCreated", &message, context.now),
+        );
     }
     rollout.new = Some(made);
     rollout.deployment = write::update_subresource(cluster, context, &deployment, "status", value)?;

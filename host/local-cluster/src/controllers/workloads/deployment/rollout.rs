@@ -27,11 +27,7 @@ pub(super) struct Rollout {
 }
 
 impl Rollout {
-    pub(super) fn read(
-        cluster: &mut Cluster,
-        context: &Context<'_>,
-        deployment: Arc<Object>,
-    ) -> Result<Self, Halt> {
+    pub(super) fn read(cluster: &mut Cluster, context: &Context<'_>, deployment: Arc<Object>) -> Result<Self, Halt> {
         let mut old = claim(cluster, context, (&deployment, &DEPLOYMENTS), &REPLICA_SETS, |_| true)?;
         old.sort_by_cached_key(|set| age(set));
         let template = &deployment.value["spec"]["template"];
@@ -57,7 +53,11 @@ impl Rollout {
     }
 
     pub(super) fn max_surge(&self) -> i64 {
-        if self.rolls() { scaled(&self.spec()["strategy"]["rollingUpdate"]["maxSurge"], self.wanted(), true) } else { 0 }
+        if self.rolls() {
+            scaled(&self.spec()["strategy"]["rollingUpdate"]["maxSurge"], self.wanted(), true)
+        } else {
+            0
+        }
     }
 
     /// At least one if nothing may surge, so that the rollout can go on.

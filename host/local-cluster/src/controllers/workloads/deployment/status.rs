@@ -4,8 +4,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::field::{after, counts, fields, int, list, text};
 use super::super::condition as conditions;
+use super::super::field::{after, counts, fields, int, list, text};
 use super::rollout::Rollout;
 use crate::Cluster;
 use crate::controllers::{Again, write};
@@ -153,7 +153,10 @@ fn progress(rollout: &Rollout, status: &Value, all: &mut Vec<Value>, now: Timest
     if is_complete(rollout, status) {
         let message = format!("{subject} has successfully progressed.");
         conditions::set(all, condition(PROGRESSING, "True", COMPLETE, &message, now));
-    } else if grew("updatedReplicas") || old_ones(status) < old_ones(old) || grew("readyReplicas") || grew("availableReplicas")
+    } else if grew("updatedReplicas")
+        || old_ones(status) < old_ones(old)
+        || grew("readyReplicas")
+        || grew("availableReplicas")
     {
         let message = format!("{subject} is progressing.");
         let mut condition = condition(PROGRESSING, "True", "ReplicaSetUpdated", &message, now);

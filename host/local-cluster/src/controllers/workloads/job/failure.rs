@@ -76,8 +76,7 @@ fn exited<'a>(status: &'a Value, rule: &Value) -> Option<(&'a str, i64)> {
     });
     let named = |name: &str| rule["containerName"].is_null() || rule["containerName"] == name;
     let within = |code: i64| list(&rule["values"]).iter().any(|value| int(value) == code);
-    let mut matching =
-        failed.filter(|(name, code)| named(name) && within(*code) == (text(&rule["operator"]) == "In"));
+    let mut matching = failed.filter(|(name, code)| named(name) && within(*code) == (text(&rule["operator"]) == "In"));
     matching.next()
 }
 
@@ -146,11 +145,8 @@ mod tests {
 
     #[test]
     fn the_first_matching_rule_judges_a_failed_pod() {
-        let codes = |operator: &str, action: &str| {
-            json!({"action": action, "onExitCodes": {"operator": operator, "values": [42]}})
-        };
-        let disrupted =
-            |action: &str| json!({"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
+        let codes = |operator: &str, action: &str| json!({"action": action, "onExitCodes": {"operator": operator, "values": [42]}});
+        let disrupted = |action: &str| json!({"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
         let fails = "Container c for pod n/p failed with exit code 42 matching FailJob rule at index 0".to_owned();
         let disruption = "Pod n/p has condition DisruptionTarget matching FailJob rule at index 1".to_owned();
         for (rules, expected) in [
@@ -170,7 +166,8 @@ mod tests {
         let wait = |codes: &[i64]| {
             let pod = |(at, code): (usize, &i64)| failed(*code, &format!("2026-01-01T00:00:{at:02}Z"));
             let pods: Vec<Arc<Object>> = codes.iter().enumerate().map(pod).collect();
-            next_try(&json!({}), &pods).map(|at| at.as_second() - "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap().as_second())
+            next_try(&json!({}), &pods)
+                .map(|at| at.as_second() - "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap().as_second())
         };
         assert_eq!(wait(&[0]), None);
         assert_eq!(wait(&[1]), Some(10));

@@ -59,7 +59,8 @@ pub(super) fn pod(of: &Object, ordinal: i64, revision: &Object) -> Value {
         });
         let mut volumes: Vec<Value> = claims.collect();
         let others = list(&pod["spec"]["volumes"]).iter();
-        let others = others.filter(|other| claim_templates(of).iter().all(|of| of["metadata"]["name"] != other["name"]));
+        let others =
+            others.filter(|other| claim_templates(of).iter().all(|of| of["metadata"]["name"] != other["name"]));
         volumes.extend(others.cloned().collect::<Vec<_>>());
         if !volumes.is_empty() {
             pod["spec"]["volumes"] = volumes.into();

@@ -1,0 +1,122 @@
+//! An HTTP request as the cluster takes it. Input: head and body. Output: the request, or a refusal. It must not know what
+//! is asked.
+
+use http::request::Parts;
+use http::{HeaderMap, header};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use mortise_local_cluster::{Credentials, Method, Request, Status, User};
+use percent_encoding::percent_decode_str;
+
+/// Largest body, as kube-apiserver has it.
+const MAX_BODY_BYTES: usize = 3 << 20;
+/// How much of a body that is too large is read to its end: a client that still sends when its connection is closed does not
+/// see why.
+const MAX_BYTES_TO_DROP: usize = 64 << 20;
+
+/// Reads a request. The user is that of the client's certificate.
+pub(crate) async fn request(head: &Parts, body: Incoming, user: Option<User>) -> Result<Request, Status> {
+    let method = method(&head.method)?;
+    if head.headers.contains_key(header::UPGRADE) {
+        let message = "this cluster has no containers: exec, attach and port-forward are not served";
+        return Err(refusal(501, "NotImplemented", message));
+    }
+    let malformed = || refusal(400, "BadRequest", "the path and the query must be UTF-8 text");
+    let path = decoded(head.uri.path()).ok_or_else(malformed)?;
+    let query = query(head.uri.query().unwrap_or_default()).ok_or_else(malformed)?;
+    let headers = head.headers.iter();
+    let headers =
+        headers.map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into()));
+    let headers = headers.collect();
+    Ok(Request { method, path, query, headers, credentials: credentials(&head.headers, user), body: read(body).await? })
+}
+
+pub(crate) fn refusal(code: u16, reason: &'static str, message: &str) -> Status {
+    Status { code, reason, message: message.to_owned(), details: None }
+}
+
+fn method(method: &http::Method) -> Result<Method, Status> {
+    Ok(match *method {
+        http::Method::GET | http::Method::HEAD => Method::Get,
+        http::Method::POST => Method::Post,
+        http::Method::PUT => Method::Put,
+        http::Method::PATCH => Method::Patch,
+        http::Method::DELETE => Method::Delete,
+        _ => {
+            let message = "the server does not allow this method on the requested resource";
+            return Err(refusal(405, "MethodNotAllowed", message));
+        }
+    })
+}
+
+fn credentials(headers: &HeaderMap, user: Option<User>) -> Credentials {
+    if let Some(user) = user {
+        return Credentials::User(user);
+    }
+    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    match value.and_then(|value| value.split_once(' ')) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {
+            Credentials::Token(token.trim().to_owned())
+        }
+        _ => Credentials::None,
+    }
+}
+
+fn decoded(text: &str) -> Option<String> {
+    percent_decode_str(text).decode_utf8().ok().map(Into::into)
+}
+
+/// The parameters in their order; a blank may come as a plus.
+fn query(text: &str) -> Option<Vec<(String, String)>> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    let pair = |pair: &str| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((decoded(&key.replace('+', " "))?, decoded(&value.replace('+', " "))?))
+    };
+    pairs.map(pair).collect()
+}
+
+async fn read(mut body: Incoming) -> Result<Vec<u8>, Status> {
+    let broke_off = |error| refusal(400, "BadRequest", &format!("the request broke off: {error}"));
+    let (mut bytes, mut dropped) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(broke_off)?.into_data() else { continue };
+        if dropped == 0 && bytes.len() + data.len() <= MAX_BODY_BYTES {
+            bytes.extend_from_slice(&data);
+            continue;
+        }
+        dropped += data.len();
+        if dropped > MAX_BYTES_TO_DROP {
+            break;
+        }
+    }
+    if dropped > 0 {
+        let message = format!("Request entity too large: limit is {MAX_BODY_BYTES}");
+        return Err(refusal(413, "RequestEntityTooLarge", &message));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded_in_their_order() {
+        let found = query("labelSelector=a%3Db%2Cc&watch&&x=1+2&x=").unwrap();
+        let found = found.iter().map(|(key, value)| format!("{key}:{value}")).collect::<Vec<_>>();
+        assert_eq!(found, ["labelSelector:a=b,c", "watch:", "x:1 2", "x:"]);
+        assert!(query("a=%ff").is_none());
+    }
+
+    #[test]
+    fn a_certificate_comes_before_a_token_and_other_schemes_are_nobody() {
+        let credentials = |value: &str, user| {
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().unwrap())]);
+            credentials(&headers, user)
+        };
+        assert_eq!(credentials("bearer t", None), Credentials::Token("t".to_owned()));
+        assert_eq!(credentials("Basic eA==", None), Credentials::None);
+        assert_eq!(credentials("Bearer t", Some(User::default())), Credentials::User(User::default()));
+    }
+}

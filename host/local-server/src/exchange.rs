@@ -1,0 +1,208 @@
+//! One request from its head to its response: it is decoded, answered by the cluster, perhaps with webhooks' help, counted and
+//! audited. Input: HTTP requests. Output: HTTP responses. It must not know kinds.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use hyper::body::Incoming;
+use mortise_local_cluster::{Answer, Body, Method, Reply, Request, Subject, User, Watch};
+use tokio::sync::{mpsc, watch};
+
+use crate::audit::{self, AuditLog, Received};
+use crate::current::{Current, guard};
+use crate::encode::{self, Response};
+use crate::metrics::Metrics;
+use crate::webhook::Webhooks;
+use crate::{clock, decode, stream};
+
+/// How many webhooks one request may ask. Each configuration has a few, and some are asked again; a list asks once for the
+/// conversion of all its objects.
+pub(crate) const MAX_CALLS: usize = 100;
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) current: Current,
+    pub(crate) webhooks: Webhooks,
+    metrics: Arc<Metrics>,
+    audit: Option<AuditLog>,
+    closing: watch::Sender<bool>,
+}
+
+/// A request that the audit log will have.
+struct Audited {
+    received: Option<Received>,
+    subject: Subject,
+    dry_run: bool,
+}
+
+impl Door {
+    pub(crate) fn new(current: Current, audit: Option<AuditLog>) -> Self {
+        let (webhooks, metrics) = (Webhooks::default(), Arc::default());
+        Self { current, webhooks, metrics, audit, closing: watch::Sender::new(false) }
+    }
+
+    /// Ends the watches, and lets connections end after their requests.
+    pub(crate) fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Waits until the door closes.
+    pub(crate) async fn closed(&self) {
+        // The sender is `self`, so there is no error.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// Responds to a request. The user is that of the client's certificate.
+    pub(crate) async fn respond(
+        self: Arc<Self>,
+        request: http::Request<Incoming>,
+        user: Option<User>,
+        peer: String,
+    ) -> Response {
+        let at = clock::now();
+        let (head, body) = request.into_parts();
+        let id = audit_id(&head);
+        let request = match decode::request(&head, body, user).await {
+            Ok(request) => request,
+            Err(status) => return encode::refused(&status),
+        };
+        let subject = Subject::of(&request);
+        let received = self.audit.is_some().then(|| {
+            let user = self.user(&request);
+            received(&head, &request, id.clone(), at, peer, user, subject.clone())
+        });
+        let dry_run = request.parameter("dryRun") == Some("All");
+        let audited = Audited { received, subject, dry_run };
+        let mut response = self.encode(&request, audited).await;
+        encode::add_header(&mut response, "audit-id", &id);
+        response
+    }
+
+    /// Who sends it, whoever he wants to be taken for.
+    fn user(&self, request: &Request) -> User {
+        let headers = request.headers.iter().filter(|(name, _)| !name.starts_with("impersonate-"));
+        let request = Request {
+            method: request.method,
+            path: request.path.clone(),
+            query: Vec::new(),
+            headers: headers.cloned().collect(),
+            credentials: request.credentials.clone(),
+            body: Vec::new(),
+        };
+        let cluster = self.current.snapshot();
+        guard(|| cluster.user(&request, clock::now())).ok().flatten().unwrap_or_default()
+    }
+
+    async fn encode(self: &Arc<Self>, request: &Request, audited: Audited) -> Response {
+        let (status, body, content_type, headers) = match self.answer(request).await {
+            Ok(answered) => (answered.status, answered.body, answered.content_type, answered.headers),
+            Err(message) => {
+                self.finish(&audited, 500);
+                return encode::whole(500, "text/plain; charset=utf-8", message.into(), false);
+            }
+        };
+        let compress = encode::accepts_gzip(request);
+        let mut response = match body {
+            _ if request.path == "/metrics" && !matches!(status, 401 | 403) => {
+                encode::whole(200, "text/plain; version=0.0.4; charset=utf-8", self.metrics.text().into(), compress)
+            }
+            Body::Json(value) => {
+                let document = encode::document(&value, encode::is_pretty(request));
+                encode::whole(status, content_type, document, compress)
+            }
+            Body::Bytes(bytes) => encode::whole(status, content_type, bytes, compress),
+            Body::Watch(watch) => return self.watch(*watch, content_type, audited),
+        };
+        for (name, value) in headers {
+            encode::add_header(&mut response, name, &value);
+        }
+        self.finish(&audited, response.status().as_u16());
+        response
+    }
+
+    /// Counts and audits what is answered.
+    fn finish(&self, audited: &Audited, code: u16) {
+        self.metrics.count(&audited.subject, code, audited.dry_run);
+        if let (Some(log), Some(received)) = (&self.audit, &audited.received) {
+            log.write(received, code);
+        }
+    }
+
+    /// What the cluster answers, or that it panicked.
+    async fn answer(&self, request: &Request) -> Result<mortise_local_cluster::Response, &'static str> {
+        let mut answers = Vec::new();
+        while answers.len() <= MAX_CALLS {
+            let reply = match request.method {
+                // Reading changes nothing, so it waits for no change.
+                Method::Get => {
+                    let cluster = self.current.snapshot();
+                    guard(|| (*cluster).clone().request(request, &answers, clock::now()))
+                }
+                _ => self.current.change(|cluster| cluster.request(request, &answers, clock::now())),
+            };
+            match reply {
+                Ok(Reply::Done(response)) => return Ok(response),
+                Ok(Reply::Call(call)) => {
+                    let result = self.webhooks.call(&call, &self.current.snapshot()).await;
+                    answers.push(Answer { call: *call, result });
+                }
+                Err(_) => return Err("This request caused the cluster to panic. Look in its output for details."),
+            }
+        }
+        Err("This request asks webhooks without end.")
+    }
+
+    fn watch(self: &Arc<Self>, watch: Watch, content_type: &'static str, audited: Audited) -> Response {
+        let (sender, receiver) = mpsc::channel(stream::MAX_CHUNKS);
+        let (door, clusters) = (Arc::clone(self), self.current.subscribe());
+        let open = self.metrics.open(&audited.subject);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stream::send(watch, clusters, sender) => {}
+                () = door.closed() => {}
+            }
+            drop(open);
+            door.finish(&audited, 200);
+        });
+        encode::stream(content_type, receiver)
+    }
+}
+
+/// The client's own name for the request, or a new one.
+fn audit_id(head: &Parts) -> String {
+    let said = head.headers.get("audit-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
+    said.map_or_else(
+        || {
+            let mut bytes = [0; 16];
+            // Without randomness requests have the same name, which clients do not mind.
+            let _ = getrandom::fill(&mut bytes);
+            uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+        },
+        str::to_owned,
+    )
+}
+
+fn received(
+    head: &Parts,
+    request: &Request,
+    id: String,
+    at: jiff::Timestamp,
+    peer: String,
+    user: User,
+    mut subject: Subject,
+) -> Received {
+    if subject.verb == "create" && subject.name.is_empty() {
+        subject.name = audit::name_in(&request.body).unwrap_or_default();
+    }
+    Received {
+        id,
+        at,
+        uri: head.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+        peer,
+        user_agent: request.header("user-agent").unwrap_or_default().to_owned(),
+        user,
+        impersonated: request.header("impersonate-user").map(str::to_owned),
+        subject,
+    }
+}
