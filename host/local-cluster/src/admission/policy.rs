@@ -142,7 +142,8 @@ fn params(cluster: &Cluster, attributes: &Attributes, spec: &Value, reference: &
 /// What a policy denies with these parameters.
 fn denials(spec: &Value, scope: &Scope, params: Value) -> Vec<Denial> {
     let fails = spec["failurePolicy"] != "Ignore";
-    let mut scope = Scope { params, ..scope.clone() };
+    let mut scope = scope.clone();
+    scope.params = params;
     match scope.holds(array(spec, "matchConditions")) {
         Ok(true) => {}
         Ok(false) => return Vec::new(),

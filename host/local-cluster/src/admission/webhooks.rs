@@ -360,7 +360,20 @@ mod tests {
             (json!({"objectSelector": {"matchLabels": {"a": "b"}}}), json!({"a": "b"}), "", 500, 1),
             (json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}), json!({}), "", 201, 0),
             (json!({"failurePolicy": "Ignore"}), json!({}), "", 201, 1),
-            (json!({"sideEffects": "Some"}), json!({}), "?dryRun=All", 400, 0),
+            (
+                json!({"matchConditions": [{"name": "x", "expression": "object.metadata.name == 'x'"}]}),
+                json!({}),
+                "",
+                201,
+                0,
+            ),
+            (
+                json!({"matchConditions": [{"name": "x", "expression": "object.data.gone == 'x'"}]}),
+                json!({}),
+                "",
+                403,
+                0,
+            ),
             (
                 json!({"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"], "scope": "Cluster"}]}),
                 json!({}),

@@ -8,8 +8,8 @@ use super::super::diff::unified;
 use super::super::field::{Causes, Path, is_empty, items, text};
 use super::super::fill::set;
 use super::super::format;
-use crate::quantity::Quantity;
 use super::super::rule::{Check, Rule, check};
+use crate::quantity::Quantity;
 
 /// How many bytes a ConfigMap's or a Secret's values may have together.
 const MAX_DATA: usize = 1024 * 1024;

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::super::field::{Causes, Path, is_empty, items, text};
 use super::super::format;
-use crate::quantity::Quantity;
 use super::super::rule::{Check, Rule, check};
 use super::{how_many, names};
+use crate::quantity::Quantity;
 
 pub(super) const POD: &[Rule] =
     &[("spec", Check::Code(|spec, path, causes| pod_spec(spec, path, &[], causes))), ("spec", Check::Code(gates))];
