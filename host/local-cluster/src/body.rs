@@ -185,6 +185,11 @@ pub(crate) fn unknown_fields(
     object: &mut Value,
     context: &Context<'_>,
 ) -> Result<(), Halt> {
+    if let Some(misfit) = resource.schema().misfit(object) {
+        let (kind, version) = (&resource.kind, &resource.version);
+        let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: {misfit}");
+        return Err(Status::bad_request(message).into());
+    }
     let unknown = resource.schema().prune(object);
     let faults: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
     report(request, resource, object, &faults, context)

@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 
-const FORM: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+/// What the API server says of text that is no quantity.
+pub(crate) const NO_QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const NANO: i128 = 1_000_000_000;
 /// No binary quantity is greater than this many units.
 const MOST: i128 = i64::MAX as i128;
@@ -20,7 +22,7 @@ enum Form {
 }
 
 /// A quantity, in billionths.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quantity {
     pub(crate) nano: i128,
     form: Form,
@@ -32,7 +34,7 @@ impl Quantity {
         match value {
             Value::String(text) => Self::parse(text.trim()),
             Value::Number(number) => Self::parse(&number.to_string()),
-            _ => Err(FORM.to_owned()),
+            _ => Err(NO_QUANTITY.to_owned()),
         }
     }
 
@@ -43,7 +45,7 @@ impl Quantity {
         let (number, suffix) = unsigned.split_at(end);
         let (whole, part) = number.split_once('.').unwrap_or((number, ""));
         if whole.len() + part.len() == 0 || part.contains('.') || !suffix.is_ascii() {
-            return Err(FORM.to_owned());
+            return Err(NO_QUANTITY.to_owned());
         }
         let (factor, power, form) = unit(suffix)?;
         let digits: String = [whole, part].concat();
@@ -52,7 +54,7 @@ impl Quantity {
         let kept = digits.get(..27).unwrap_or(digits);
         let places = i32::try_from(part.len()).unwrap_or(i32::MAX);
         let dropped = i32::try_from(digits.len() - kept.len()).unwrap_or(i32::MAX);
-        let value: i128 = if kept.is_empty() { 0 } else { kept.parse().map_err(|_| FORM.to_owned())? };
+        let value: i128 = if kept.is_empty() { 0 } else { kept.parse().map_err(|_| NO_QUANTITY.to_owned())? };
         let scale = power.saturating_add(9).saturating_sub(places).saturating_add(dropped);
         let exact = scaled(value.saturating_mul(factor), scale);
         let nano = if form == Form::Binary { exact.min(MOST * NANO) } else { exact };
@@ -69,6 +71,25 @@ impl Quantity {
     /// The sum, written as the first one.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self { nano: self.nano.saturating_add(other.nano), ..self }
+    }
+
+    pub(crate) fn minus(self, other: Self) -> Self {
+        Self { nano: self.nano.saturating_sub(other.nano), ..self }
+    }
+
+    pub(crate) fn of(number: i64) -> Self {
+        Self { nano: i128::from(number) * NANO, form: Form::Decimal }
+    }
+
+    pub(crate) fn as_integer(self) -> Option<i64> {
+        if self.nano % NANO == 0 { i64::try_from(self.nano / NANO).ok() } else { None }
+    }
+
+    pub(crate) fn approximate(self) -> f64 {
+        // Quantities are compared exactly; only this is not.
+        #[expect(clippy::cast_precision_loss, reason = "the nearest float is what is asked for")]
+        let nano = self.nano as f64;
+        nano / 1e9
     }
 
     /// The text that the API server sends.
@@ -95,6 +116,12 @@ impl Quantity {
     }
 }
 
+/// A field's quantity as the API server writes it; none if it is written so already, or is no quantity.
+pub(crate) fn canonical(value: &Value) -> Option<String> {
+    let canonical = Quantity::read(value).ok()?.text();
+    Some(canonical).filter(|canonical| value.as_str() != Some(canonical))
+}
+
 /// The factor and the power of ten that a suffix stands for.
 fn unit(suffix: &str) -> Result<(i128, i32, Form), String> {
     if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
@@ -107,7 +134,7 @@ fn unit(suffix: &str) -> Result<(i128, i32, Form), String> {
         let known = |c: char| "eEinumkKMGTP".contains(c);
         let tail = suffix.trim_start_matches(known).trim_start_matches(['+', '-']);
         let fits = tail.chars().all(|c| c.is_ascii_digit());
-        if fits { "unable to parse quantity's suffix".to_owned() } else { FORM.to_owned() }
+        if fits { "unable to parse quantity's suffix".to_owned() } else { NO_QUANTITY.to_owned() }
     };
     let power = suffix.strip_prefix(['e', 'E']).ok_or_else(wrong)?;
     let power: i32 = power.parse().map_err(|_| wrong())?;
@@ -156,7 +183,7 @@ mod tests {
         }
         assert_eq!(Quantity::parse("0.1m").unwrap().rounded().text(), "1m");
         for text in ["", "a", "1.2.3", "1 Gi", "ä", "1Gib"] {
-            assert_eq!(Quantity::parse(text).unwrap_err(), FORM, "{text}");
+            assert_eq!(Quantity::parse(text).unwrap_err(), NO_QUANTITY, "{text}");
         }
         assert_eq!(Quantity::parse("1mm").unwrap_err(), "unable to parse quantity's suffix");
         assert!(Quantity::parse("1e999999999999").is_err());

@@ -18,7 +18,7 @@ use crate::halt::{Answer, FirstTry, Halt, Status};
 use crate::path::{Address, Path};
 use crate::request::{Body, Method, Request, Response, User};
 use crate::resource::Resource;
-use crate::{Cluster, Reply, access, admission, discovery, path, strategy};
+use crate::{Cluster, Reply, access, admission, discovery, path, protobuf, strategy};
 
 pub(crate) use self::create::create;
 pub(crate) use self::delete::{DeleteOptions, Propagation, delete, finish};
@@ -157,7 +157,10 @@ fn respond(cluster: &mut Cluster, request: &Request, context: &mut Context<'_>) 
             access::authorize_path(cluster, &context.user, request)?;
             discovery::document(cluster, &segments, request)
         }
-        Path::Resource(address) => objects(cluster, request, &address, context),
+        Path::Resource(address) => {
+            let decoded = protobuf::as_json(request)?;
+            objects(cluster, decoded.as_ref().unwrap_or(request), &address, context)
+        }
     }
 }
 
@@ -187,8 +190,8 @@ fn objects(
         return Ok(special);
     }
     match verb {
-        "get" => read::get(cluster, request, &attributes, context.now),
-        "list" => read::list(cluster, request, &attributes, context.now),
+        "get" => read::get(cluster, request, &attributes, context),
+        "list" => read::list(cluster, request, &attributes, context),
         "watch" => read::watch(cluster, request, &attributes, context.now),
         "create" => create::from_request(cluster, request, &attributes, context),
         "update" => update::from_request(cluster, request, &attributes, context),

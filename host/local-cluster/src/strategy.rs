@@ -20,11 +20,11 @@ mod validate;
 
 use serde_json::{Value, json};
 
-use crate::Cluster;
 use crate::halt::{Cause, Halt, Status};
 use crate::resource::{Resource, Storage};
 use crate::rest::{Attributes, Context, Propagation};
 use crate::store::Object;
+use crate::{Cluster, definition};
 
 use self::field::{Causes, text};
 
@@ -36,6 +36,13 @@ pub(crate) fn default(resource: &Resource, object: &mut Value) {
         normal::tidy(object, resource.schema().root());
         default::default(resource, object);
     }
+    if is_definition(resource) {
+        definition::default(object);
+    }
+}
+
+fn is_definition(resource: &Resource) -> bool {
+    &*resource.kind == "CustomResourceDefinition" && &*resource.group == "apiextensions.k8s.io"
 }
 
 /// Takes away what a create may not set, and sets what it starts with: generation, status, what the cluster gives.
@@ -46,8 +53,10 @@ pub(crate) fn prepare_create(
     object: &mut Value,
 ) -> Result<(), Halt> {
     if resource.custom.is_some() {
-        prepare::create_custom(resource, object);
-        return Ok(());
+        return definition::prepare_create(cluster, context, resource, object);
+    }
+    if is_definition(resource) {
+        definition::prepare(object, None);
     }
     if let Some(message) = prepare::bad_quantity(resource, object) {
         return Err(Status::bad_request(message).into());
@@ -69,8 +78,10 @@ pub(crate) fn prepare_update(
 ) -> Result<(), Halt> {
     let (resource, subresource) = (&attributes.resource, attributes.subresource.as_str());
     if resource.custom.is_some() {
-        prepare::update_custom(resource, subresource, new, old);
-        return Ok(());
+        return definition::prepare_update(cluster, context, attributes, new, old);
+    }
+    if is_definition(resource) && subresource.is_empty() {
+        definition::prepare(new, Some(old));
     }
     if let Some(message) = prepare::bad_quantity(resource, new) {
         return Err(Status::bad_request(message).into());
@@ -98,6 +109,9 @@ pub(crate) fn validate_create(_cluster: &Cluster, resource: &Resource, object: &
     if resource.custom.is_none() {
         validate::create(resource, object, &mut causes);
     }
+    if is_definition(resource) {
+        causes.0.extend(definition::causes(object, None));
+    }
     causes.0
 }
 
@@ -106,6 +120,9 @@ pub(crate) fn validate_update(_cluster: &Cluster, attributes: &Attributes, new: 
     metadata::check_update(new, old, &mut causes);
     if attributes.resource.custom.is_none() {
         validate::update(&attributes.resource, &attributes.subresource, new, old, &mut causes);
+    }
+    if is_definition(&attributes.resource) {
+        causes.0.extend(definition::causes(new, Some(old)));
     }
     causes.0
 }

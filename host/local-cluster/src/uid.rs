@@ -19,7 +19,10 @@ fn next(cluster: &mut Cluster) -> [u8; 32] {
 
 /// A UID in the form of a random UUID.
 pub(crate) fn uid(cluster: &mut Cluster) -> String {
-    let mut bytes = next(cluster);
+    format(next(cluster))
+}
+
+fn format(mut bytes: [u8; 32]) -> String {
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
     let mut text = String::with_capacity(36);
@@ -36,4 +39,9 @@ pub(crate) fn uid(cluster: &mut Cluster) -> String {
 pub(crate) fn suffix(cluster: &mut Cluster, length: usize) -> String {
     let bytes = next(cluster);
     bytes.iter().take(length).map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
+}
+
+/// A UID that follows from what it names.
+pub(crate) fn of(bytes: &[u8]) -> String {
+    format(Sha256::digest(bytes).into())
 }

@@ -1,6 +1,7 @@
 //! Watches: a place in the log of changes and what to send from there. Input: the cluster. Output: frames. It must not know
 //! how frames travel.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +12,7 @@ use crate::resource::Resource;
 use crate::rest::Output;
 use crate::selector::{Fields, Labels};
 use crate::store::{Change, Event, Object};
-use crate::{Cluster, builtin_versions};
+use crate::{Cluster, definition};
 
 /// How often a bookmark is sent to a watch that wants them and has nothing else.
 const BOOKMARK_EVERY: SignedDuration = SignedDuration::from_secs(60);
@@ -62,7 +63,9 @@ impl Watch {
     }
 
     fn frame(&mut self, cluster: &Cluster, kind: &str, object: &Object, now: Timestamp) -> Frame {
-        let value = builtin_versions::at_version(&self.resource, &object.value);
+        // A webhook cannot be asked while a watch is polled: what only it could convert stays as it is stored.
+        let value = definition::at_version(cluster, &self.resource, &object.value, &[]);
+        let value = value.unwrap_or(Cow::Borrowed(&object.value));
         let mut object = self.output.object(cluster, &self.resource, &value, now);
         if matches!(self.output, Output::Table(_)) && std::mem::replace(&mut self.has_columns, true) {
             object["columnDefinitions"] = Value::Null;

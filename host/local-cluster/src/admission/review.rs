@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::matching::{Objects, namespace};
 use super::reading::text;
-use crate::halt::Halt;
+use crate::halt::{Answer, Halt};
 use crate::resource::Resource;
 use crate::rest::{Attributes, Context};
 use crate::{Cluster, definition, scale};
@@ -24,8 +24,9 @@ pub(super) fn request(
         None => json!({"group": &*resource.group, "version": &*resource.version, "kind": &*resource.kind}),
     };
     let plural = |resource: &Resource| json!({"group": &*resource.group, "version": &*resource.version, "resource": &*resource.plural});
-    let view =
-        |object: Option<&Value>| object.map_or(Ok(Value::Null), |object| shown(cluster, attributes, target, object));
+    let view = |object: Option<&Value>| {
+        object.map_or(Ok(Value::Null), |object| shown(cluster, attributes, target, object, context.answers))
+    };
     let operation = objects.operation();
     let mut user = json!({});
     for (key, value) in [("username", &context.user.name), ("uid", &context.user.uid)] {
@@ -78,6 +79,7 @@ pub(super) fn shown(
     attributes: &Attributes,
     target: &Resource,
     object: &Value,
+    answers: &[Answer],
 ) -> Result<Value, Halt> {
     if attributes.subresource == "scale" {
         return Ok(scale::of(&attributes.resource, object));
@@ -87,5 +89,5 @@ pub(super) fn shown(
     {
         return Ok(object.clone());
     }
-    Ok(definition::at_version(cluster, target, object)?.into_owned())
+    Ok(definition::at_version(cluster, target, object, answers)?.into_owned())
 }

@@ -12,7 +12,7 @@ use super::hook::{self, Failure, Hook};
 use super::matching::{self, Objects};
 use super::reading::text;
 use super::review;
-use crate::halt::{Halt, Status};
+use crate::halt::{Answer, Halt, Status};
 use crate::resource::Resource;
 use crate::rest::{Attributes, Context};
 use crate::{Cluster, definition, scale, strategy};
@@ -69,7 +69,7 @@ pub(super) fn mutate(
         }
         let answer = hook.ask(cluster, context, attributes, &target, objects);
         let Some(response) = settled(&hook, answer)? else { continue };
-        let patched = patched(cluster, attributes, &target, &hook, object, &response);
+        let patched = patched(cluster, attributes, &target, &hook, (&*object, &response), context.answers);
         let Some(patched) = settled(&hook, patched)?.flatten() else {
             remember(rounds, &hook);
             continue;
@@ -155,8 +155,8 @@ fn patched(
     attributes: &Attributes,
     target: &Resource,
     hook: &Hook,
-    object: &Value,
-    response: &Value,
+    (object, response): (&Value, &Value),
+    answers: &[Answer],
 ) -> Result<Option<Value>, Failure> {
     let encoded = text(response, "patch");
     if encoded.is_empty() {
@@ -171,7 +171,7 @@ fn patched(
     if patch_type != "JSONPatch" {
         return Err(Failure::Call(format!("unsupported patch type {patch_type:?}")));
     }
-    let mut new = review::shown(cluster, attributes, target, object)?;
+    let mut new = review::shown(cluster, attributes, target, object, answers)?;
     let refused = |error| Failure::Halt(Status::internal(format!("{}: {error}", hook.name())).into());
     json_patch::patch(&mut new, &patch).map_err(refused)?;
     if attributes.subresource == "scale" {
@@ -181,7 +181,7 @@ fn patched(
     }
     let resource = &attributes.resource;
     if target.version != resource.version {
-        new = definition::at_version(cluster, resource, &new)?.into_owned();
+        new = definition::at_version(cluster, resource, &new, answers)?.into_owned();
     }
     if attributes.subresource.is_empty() {
         resource.schema().default(&mut new);
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use crate::Method::{Delete, Post};
     use crate::testing::{ask, quiet, request, start};
-    use crate::{Answer, Body, Call, Method, Reply, Response};
+    use crate::{Body, Call, Method, Reply, Response};
 
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

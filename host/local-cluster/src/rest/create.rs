@@ -28,7 +28,7 @@ pub(super) fn from_request(
     body::check_kind(&object, &attributes.resource)?;
     body::unknown_fields(request, &attributes.resource, &mut object, context)?;
     let stored = create(cluster, context, attributes, object)?;
-    let value = definition::at_version(cluster, &attributes.resource, &stored.value)?;
+    let value = definition::at_version(cluster, &attributes.resource, &stored.value, context.answers)?;
     Ok(one(cluster, &output, attributes, 201, &value, context.now))
 }
 
@@ -83,9 +83,9 @@ fn finish(
     if cluster.store.get(&resource.storage, &attributes.namespace, &name).is_some() {
         return Err(Status::already_exists(&resource.group, &resource.plural, &name).into());
     }
-    let object = definition::for_storage(cluster, resource, object)?;
+    let object = definition::for_storage(cluster, resource, object, context.answers)?;
     let stored = cluster.store.put(&resource.storage, object);
-    definition::changed(cluster, resource, &stored);
+    definition::written(cluster, context, resource, &stored)?;
     Ok(stored)
 }
 

@@ -88,7 +88,7 @@ pub(super) fn from_request(
         });
         return Ok(Response::json(200, status));
     }
-    let value = definition::at_version(cluster, resource, &object.value)?;
+    let value = definition::at_version(cluster, resource, &object.value, context.answers)?;
     Ok(one(cluster, &output, attributes, 200, &value, context.now))
 }
 
@@ -106,6 +106,7 @@ pub(crate) fn delete(
     admission::validate(cluster, context, attributes, None, Some(&stored.value))?;
     let mut object = stored.value.clone();
     propagate(resource, &mut object, options.propagation);
+    definition::hold(resource, &mut object, context);
     let grace = strategy::grace(cluster, resource, &object, options.grace_seconds);
     let waits = !finalizers(&object).is_empty() || grace > 0 || !strategy::may_vanish(&object);
     let marked = stored.terminates();
@@ -127,7 +128,7 @@ pub(crate) fn delete(
         return Ok((stored, false));
     }
     let stored = cluster.store.put(&resource.storage, object);
-    definition::changed(cluster, resource, &stored);
+    definition::written(cluster, context, resource, &stored)?;
     Ok((stored, false))
 }
 
@@ -206,7 +207,7 @@ pub(super) fn remove(
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
     let gone = cluster.store.remove(&resource.storage, &text("namespace"), &text("name"));
     let gone = gone.unwrap_or_else(|| Arc::new(Object { value: object, revision: 0 }));
-    definition::removed(cluster, resource, &gone);
+    definition::removed(cluster, context, resource, &gone);
     strategy::removed(cluster, resource, &gone);
     gone
 }
@@ -244,7 +245,7 @@ pub(super) fn collection(
         }
     }
     let values: Vec<&Value> = deleted.iter().map(|object| &object.value).collect();
-    let values = definition::all_at_version(cluster, &attributes.resource, &values)?;
+    let values = definition::all_at_version(cluster, &attributes.resource, &values, context.answers)?;
     let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
     let metadata = json!({"resourceVersion": cluster.store.revision().to_string()});
     Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata, context.now)))

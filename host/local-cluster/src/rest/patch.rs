@@ -30,7 +30,7 @@ pub(super) fn from_request(
     let output = output::read(request)?;
     body::check_options(request, Some(media_type == APPLY))?;
     let old = match cluster.store.get(&resource.storage, &attributes.namespace, &attributes.name) {
-        Some(stored) => Some(definition::at_version(cluster, resource, &stored.value)?.into_owned()),
+        Some(stored) => Some(definition::at_version(cluster, resource, &stored.value, context.answers)?.into_owned()),
         None => None,
     };
     if media_type == APPLY {
@@ -48,7 +48,7 @@ pub(super) fn from_request(
     body::patched(request, resource, &mut object, faults, context)?;
     check_identity(attributes, &object)?;
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
-    let value = definition::at_version(cluster, resource, &stored.value)?;
+    let value = definition::at_version(cluster, resource, &stored.value, context.answers)?;
     Ok(one(cluster, &output, attributes, 200, &value, context.now))
 }
 
@@ -121,6 +121,6 @@ fn apply_patch(
         }
         None => return Err(attributes.not_found().into()),
     };
-    let value = definition::at_version(cluster, resource, &stored.value)?;
+    let value = definition::at_version(cluster, resource, &stored.value, context.answers)?;
     Ok(one(cluster, &output, attributes, status, &value, context.now))
 }

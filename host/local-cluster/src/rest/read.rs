@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::output;
-use super::{Attributes, one};
+use super::{Attributes, Context, one};
 use crate::halt::{Halt, Status};
 use crate::request::{Body, Request, Response};
 use crate::selector::{Fields, Labels};
@@ -23,13 +23,13 @@ pub(super) fn get(
     cluster: &Cluster,
     request: &Request,
     attributes: &Attributes,
-    now: Timestamp,
+    context: &Context<'_>,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
     let object = cluster.store.get(&attributes.resource.storage, &attributes.namespace, &attributes.name);
     let object = object.ok_or_else(|| attributes.not_found())?;
-    let value = definition::at_version(cluster, &attributes.resource, &object.value)?;
-    Ok(one(cluster, &output, attributes, 200, &value, now))
+    let value = definition::at_version(cluster, &attributes.resource, &object.value, context.answers)?;
+    Ok(one(cluster, &output, attributes, 200, &value, context.now))
 }
 
 /// The selectors of a list, a watch or a deletion of a collection.
@@ -91,7 +91,7 @@ pub(super) fn list(
     cluster: &Cluster,
     request: &Request,
     attributes: &Attributes,
-    now: Timestamp,
+    context: &Context<'_>,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
     let (labels, fields) = selectors(request, attributes)?;
@@ -131,9 +131,9 @@ pub(super) fn list(
         }
     }
     let values = output::values(&objects);
-    let values = definition::all_at_version(cluster, &attributes.resource, &values)?;
+    let values = definition::all_at_version(cluster, &attributes.resource, &values, context.answers)?;
     let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
-    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata, now)))
+    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata, context.now)))
 }
 
 fn check_match(request: &Request, wanted: Option<u64>, matching: Option<&str>) -> Result<(), Halt> {

@@ -38,7 +38,7 @@ pub(super) fn from_request(
         return Err(Status::bad_request(message).into());
     }
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
-    let value = definition::at_version(cluster, &attributes.resource, &stored.value)?;
+    let value = definition::at_version(cluster, &attributes.resource, &stored.value, context.answers)?;
     Ok(one(cluster, &output, attributes, 200, &value, context.now))
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn update(
     let resource = &attributes.resource;
     let stored = cluster.store.get(&resource.storage, &attributes.namespace, &attributes.name).cloned();
     let stored = stored.ok_or_else(|| attributes.not_found())?;
-    let old = definition::at_version(cluster, resource, &stored.value)?.into_owned();
+    let old = definition::at_version(cluster, resource, &stored.value, context.answers)?.into_owned();
     preconditions(attributes, &object, &old)?;
     keep_system_fields(&mut object, &old);
     resource.schema().default(&mut object);
@@ -81,7 +81,7 @@ pub(crate) fn update(
         return Err(Status::invalid(&resource.group, &resource.kind, &attributes.name, &causes).into());
     }
     admission::validate(cluster, context, attributes, Some(&object), Some(&old))?;
-    let object = definition::for_storage(cluster, resource, object)?;
+    let object = definition::for_storage(cluster, resource, object, context.answers)?;
     if delete::is_finished(&object) {
         return Ok(delete::remove(cluster, context, resource, object));
     }
@@ -89,7 +89,7 @@ pub(crate) fn update(
         return Ok(stored);
     }
     let stored = cluster.store.put(&resource.storage, object);
-    definition::changed(cluster, resource, &stored);
+    definition::written(cluster, context, resource, &stored)?;
     Ok(stored)
 }
 

@@ -18,7 +18,7 @@ pub(super) fn answer(
     let resource = &attributes.resource;
     let stored = cluster.store.get(&resource.storage, &attributes.namespace, &attributes.name).cloned();
     let stored = stored.ok_or_else(|| attributes.not_found())?;
-    let mut object = definition::at_version(cluster, resource, &stored.value)?.into_owned();
+    let mut object = definition::at_version(cluster, resource, &stored.value, context.answers)?.into_owned();
     let old = scale::of(resource, &object);
     let new = match attributes.verb {
         "get" => return Ok(Response::json(200, old)),
@@ -41,7 +41,7 @@ pub(super) fn answer(
         object["metadata"]["resourceVersion"] = revision.into();
     }
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
-    let object = definition::at_version(cluster, resource, &stored.value)?;
+    let object = definition::at_version(cluster, resource, &stored.value, context.answers)?;
     Ok(Response::json(200, scale::of(resource, &object)))
 }
 

@@ -54,7 +54,7 @@ impl Schedule {
         let [minutes, hours, of_month, months, of_week] = fields.as_slice() else {
             return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
         };
-        let star = |field: &str| field.split(',').any(|part| part.starts_with(['*', '?']) && !part.contains('/'));
+        let star = |field: &str| field.split(',').any(|part| matches!(part, "*" | "?" | "*/1" | "?/1"));
         let days = Days {
             of_month: bits(of_month, (1, 31), &[])?,
             of_week: bits(of_week, (0, 6), &["sun", "mon", "tue", "wed", "thu", "fri", "sat"])?,
