@@ -1,5 +1,5 @@
-//! `cargo xtask gen`: the generated parts of deploy/. The host prints them, git stores them, and the check finds
-//! differences.
+//! `cargo xtask gen`: the generated parts of deploy/, and the local cluster's documents of Kubernetes. The host and the
+//! pinned Kubernetes module print them, git stores them, and the check finds differences.
 
 use std::fs;
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail};
 
 use crate::checkout::{Checkout, line, start};
+use crate::kubernetes_documents;
 
 /// Arguments of `mortise`, and the file of its output.
 const PARTS: &[(&[&str], &str)] = &[(&["crd"], "deploy/base/crd.yaml"), (&["rbac", "--host"], "deploy/base/rbac.yaml")];
@@ -26,6 +27,19 @@ pub(crate) fn write(checkout: &Checkout) -> Result<()> {
         }
         println!("{file}: {}", if same { "unchanged" } else { "written" });
     }
+    write_documents(checkout)
+}
+
+/// Packs again only what changed: two builds of the packer may write the same bytes in different ways.
+fn write_documents(checkout: &Checkout) -> Result<()> {
+    let file = kubernetes_documents::FILE;
+    let wanted = kubernetes_documents::print(checkout)?;
+    let same = kubernetes_documents::unpack(&checkout.path(file)).is_ok_and(|found| found == wanted);
+    if !same {
+        fs::write(checkout.path(file), kubernetes_documents::pack(&wanted)?)
+            .with_context(|| format!("write {file}"))?;
+    }
+    println!("{file}: {}", if same { "unchanged" } else { "written" });
     Ok(())
 }
 
@@ -43,6 +57,13 @@ pub(crate) fn check(checkout: &Checkout) -> Result<()> {
                 stale.push(*file);
             }
         }
+    }
+    let file = kubernetes_documents::FILE;
+    if kubernetes_documents::unpack(&checkout.path(file))? == kubernetes_documents::print(checkout)? {
+        println!("{file}: up to date");
+    } else {
+        println!("{file} differs from what the pinned module k8s.io/kubernetes publishes");
+        stale.push(file);
     }
     if !stale.is_empty() {
         bail!("{} must be regenerated: run `cargo xtask gen` and commit the result", stale.join(" and "));

@@ -6,6 +6,7 @@ mod control_plane;
 mod demo;
 mod generated;
 mod guests;
+mod kubernetes_documents;
 mod suite;
 mod summary;
 mod terminal;
@@ -35,7 +36,8 @@ Commands:
                      `mortise cluster` instead of Kubernetes' own binaries, which takes no Go (MORTISE_E2E_ON=local).
   guests             Build the plugins to target/plugins/NAME.wasm, and the tests' guests to target/test-guests.
   bench [ARGS...]    Measure. ARGS are the benchmark's; `cargo xtask bench --help` lists them.
-  gen [--check]      Regenerate the generated parts of deploy/; with --check, fail when they differ.
+  gen [--check]      Regenerate the generated parts of deploy/ and the local cluster's documents of Kubernetes; with
+                     --check, fail when they differ.
   help               This text.
 
 The first run builds a Kubernetes control plane from Go modules, which takes minutes; later runs find it in $MORTISE_CACHE

@@ -139,7 +139,7 @@ impl std::fmt::Debug for Controller {
 impl Controller {
     fn sees(&self, change: &Change) -> bool {
         let (group, plural) = (&*change.storage.group, &*change.storage.plural);
-        self.watches.is_empty() || self.watches.iter().any(|watched| *watched == (group, plural))
+        self.watches.is_empty() || self.watches.contains(&(group, plural))
     }
 }
 
@@ -202,7 +202,7 @@ impl Controllers {
         let turns = (0..count).map(|offset| (self.turn + offset) % count);
         let mut due = turns.filter(|at| self.queues[*at].next().is_some_and(|next| next <= now)).peekable();
         let first = due.peek().copied()?;
-        if self.steps % STEPS_OF_A_BATCH == 0 {
+        if self.steps.is_multiple_of(STEPS_OF_A_BATCH) {
             return Some(first);
         }
         due.find(|at| !self.queues[*at].controller.batches).or(Some(first))

@@ -308,7 +308,8 @@ mod tests {
             {"name": "a", "image": "a", "ports": [], "resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}}]}});
         let (code, made) = ask(&mut cluster, Post, "/api/v1/namespaces/default/pods", &pod);
         let container = &made["spec"]["containers"][0];
-        assert_eq!((code, &container["resources"]), (201, &json!({"limits": {"cpu": "500m", "memory": "1Gi"}})));
+        let amounts = json!({"cpu": "500m", "memory": "1Gi"});
+        assert_eq!((code, &container["resources"]), (201, &json!({"limits": amounts, "requests": amounts})));
         assert_eq!(
             (&container["ports"], &made["metadata"]["labels"], &made["spec"]["nodeName"]),
             (&Value::Null, &Value::Null, &Value::Null)

@@ -1,6 +1,9 @@
 //! Quantities such as `500m` and `1Gi`. Input: a text or a number. Output: its value, and its canonical text. It must not know
 //! what is measured.
 
+use std::cmp::Ordering;
+use std::fmt;
+
 use serde_json::Value;
 
 /// What the API server says of text that is no quantity.
@@ -22,10 +25,37 @@ enum Form {
 }
 
 /// A quantity, in billionths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Quantity {
     pub(crate) nano: i128,
     form: Form,
+}
+
+// How a quantity is written does not count: 1000m is 1.
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nano == other.nano
+    }
+}
+
+impl Eq for Quantity {}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nano.cmp(&other.nano)
+    }
+}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.text())
+    }
 }
 
 impl Quantity {
@@ -79,6 +109,14 @@ impl Quantity {
 
     pub(crate) fn of(number: i64) -> Self {
         Self { nano: i128::from(number) * NANO, form: Form::Decimal }
+    }
+
+    pub(crate) fn sign(self) -> i64 {
+        i64::try_from(self.nano.signum()).unwrap_or_default()
+    }
+
+    pub(crate) fn is_integer(self) -> bool {
+        self.nano % NANO == 0
     }
 
     pub(crate) fn as_integer(self) -> Option<i64> {

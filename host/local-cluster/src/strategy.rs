@@ -55,15 +55,11 @@ pub(crate) fn prepare_create(
     if resource.custom.is_some() {
         return definition::prepare_create(cluster, context, resource, object);
     }
-    if is_definition(resource) {
-        definition::prepare(object, None);
-    }
-    if let Some(message) = prepare::bad_quantity(resource, object) {
-        return Err(Status::bad_request(message).into());
-    }
     prepare::create(resource, object, context);
     if is_service(resource) {
         service::create(cluster, object, context.now)?;
+    } else if is_definition(resource) {
+        definition::prepare(object, None);
     }
     Ok(())
 }
@@ -80,15 +76,11 @@ pub(crate) fn prepare_update(
     if resource.custom.is_some() {
         return definition::prepare_update(cluster, context, attributes, new, old);
     }
-    if is_definition(resource) && subresource.is_empty() {
-        definition::prepare(new, Some(old));
-    }
-    if let Some(message) = prepare::bad_quantity(resource, new) {
-        return Err(Status::bad_request(message).into());
-    }
     prepare::update(resource, subresource, new, old, context.now);
     if is_service(resource) && subresource.is_empty() {
         service::update(cluster, new, old, context.now)?;
+    } else if is_definition(resource) && subresource.is_empty() {
+        definition::prepare(new, Some(old));
     }
     Ok(())
 }

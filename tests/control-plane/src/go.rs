@@ -52,8 +52,8 @@ pub(crate) fn toolchain(module: &Path) -> Result<String> {
     output(env, "go env")
 }
 
-/// The folder of a required module.
-pub(crate) fn module_dir(module: &Path, path: &str) -> Result<PathBuf> {
+/// The folder of a module that the module in `module` requires, in Go's module cache.
+pub fn module_dir(module: &Path, path: &str) -> Result<PathBuf> {
     let mut list = command(module);
     list.args(["list", "-m", "-f", "{{.Dir}}", path]);
     let dir = output(list, &format!("go list -m {path}"))?;

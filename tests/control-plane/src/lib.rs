@@ -27,6 +27,7 @@ mod wait;
 pub use audit::AuditRecord;
 pub use binaries::Binaries;
 pub use component::Component;
+pub use go::module_dir;
 pub use identity::ADMIN;
 pub use plane::{Backup, ControlPlane, Options, node};
 pub use process::{Process, log_tail};

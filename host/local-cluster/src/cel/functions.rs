@@ -304,15 +304,15 @@ fn quantity_method(name: &str, quantity: Quantity, more: &[Value]) -> Answer {
         None => Err(mismatch()),
     };
     Ok(match name {
-        "isInteger" => Value::Bool(quantity.as_integer().is_some()),
+        "isInteger" => Value::Bool(quantity.is_integer()),
         "asInteger" => Value::Int(quantity.as_integer().ok_or_else(|| fault("cannot convert value to integer"))?),
         "asApproximateFloat" => Value::Float(quantity.approximate()),
-        "sign" => Value::Int(i64::try_from(quantity.nano.signum()).unwrap_or_default()),
+        "sign" => Value::Int(quantity.sign()),
         "add" => thing(Thing::Quantity(quantity.plus(other()?))),
         "sub" => thing(Thing::Quantity(quantity.minus(other()?))),
-        "isLessThan" => Value::Bool(quantity.nano < other()?.nano),
-        "isGreaterThan" => Value::Bool(quantity.nano > other()?.nano),
-        "compareTo" => Value::Int(quantity.nano.cmp(&other()?.nano) as i64),
+        "isLessThan" => Value::Bool(quantity < other()?),
+        "isGreaterThan" => Value::Bool(quantity > other()?),
+        "compareTo" => Value::Int(quantity.cmp(&other()?) as i64),
         _ => return Err(mismatch()),
     })
 }

@@ -199,12 +199,15 @@ fn reconcile(cluster: &mut Cluster, context: &Context<'_>, key: &Key) -> Result<
     Ok(Again::No)
 }
 
+/// Ports, and the addresses that are ready and that are not.
+type Subset = (Vec<Value>, Vec<Value>, Vec<Value>);
+
 /// The Pods with the same ports together, and whether some were left out.
 fn subsets(cluster: &Cluster, service: &Object) -> (Vec<Value>, bool) {
     let all = publishes_all(service);
     let backends = backends(cluster, service, all);
     let truncated = backends.len() > MAX_ADDRESSES;
-    let mut groups: BTreeMap<String, (Vec<Value>, Vec<Value>, Vec<Value>)> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Subset> = BTreeMap::new();
     for backend in backends.into_iter().take(MAX_ADDRESSES) {
         if backend.ports.is_empty() && !is_headless(service) {
             continue;
@@ -224,7 +227,7 @@ fn subsets(cluster: &Cluster, service: &Object) -> (Vec<Value>, bool) {
         let list = if backend.ready || all { &mut group.1 } else { &mut group.2 };
         list.push(address);
     }
-    let subset = |(ports, mut ready, mut unready): (Vec<Value>, Vec<Value>, Vec<Value>)| {
+    let subset = |(ports, mut ready, mut unready): Subset| {
         let mut subset = json!({});
         for (field, list) in [("addresses", &mut ready), ("notReadyAddresses", &mut unready)] {
             if !list.is_empty() {

@@ -193,8 +193,9 @@ mod tests {
         let mut cluster = cluster(&["scheduler", "kubelet", "node-lifecycle-controller", "taint-eviction-controller"]);
         let pods = "/api/v1/namespaces/default/pods";
         let mut patient = pod("a");
-        let until = |seconds: i64| json!([{"key": super::UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
-        patient["spec"]["tolerations"] = until(30);
+        patient["spec"]["tolerations"] = json!([
+            {"key": super::UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30},
+        ]);
         post(&mut cluster, pods, &patient);
         pass(&mut cluster, 5);
         let mut node = read(&mut cluster, NODE);

@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_built_in_document_has_what_clients_look_for() {
-        let document: Value = serde_json::from_str(&super::json([].iter())).unwrap();
+        let document: Value = serde_json::from_str(&json([].iter())).unwrap();
         let pod = &document["definitions"]["io.k8s.api.core.v1.Pod"];
         assert_eq!(pod["properties"]["spec"]["$ref"], "#/definitions/io.k8s.api.core.v1.PodSpec");
         let patch = &document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"];

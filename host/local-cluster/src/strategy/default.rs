@@ -3,12 +3,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::field::{is_empty, text};
 use super::fill::{Default, Fill, at_mut, fill, object, set, visit};
 use super::pod_default;
-use crate::quantity::Quantity;
 use crate::resource::Resource;
 use crate::strategy::kind::pod_spec;
 
@@ -176,25 +175,6 @@ const ALL: &[(&str, &str, &[Default])] = &[
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", PRIORITY_LEVEL),
 ];
 
-/// Where quantities are that are written canonically, besides those of Pods.
-const QUANTITIES: &[(&str, &[&str])] = &[
-    ("ResourceQuota", &["spec.hard", "status.hard", "status.used"]),
-    ("PersistentVolumeClaim", &["spec.resources.requests", "spec.resources.limits", "status.capacity"]),
-    ("PersistentVolume", &["spec.capacity"]),
-    ("Node", &["status.capacity", "status.allocatable"]),
-    ("StatefulSet", &["spec.volumeClaimTemplates[].spec.resources.requests"]),
-    (
-        "LimitRange",
-        &[
-            "spec.limits[].max",
-            "spec.limits[].min",
-            "spec.limits[].default",
-            "spec.limits[].defaultRequest",
-            "spec.limits[].maxLimitRequestRatio",
-        ],
-    ),
-];
-
 /// Fills in the defaults of a built-in kind.
 pub(crate) fn default(resource: &Resource, value: &mut Value) {
     let (group, kind) = (&*resource.group, &*resource.kind);
@@ -226,26 +206,8 @@ pub(crate) fn default(resource: &Resource, value: &mut Value) {
         ("autoscaling", "HorizontalPodAutoscaler") if &*resource.version == "v2" => scaler(value),
         _ => {}
     }
-    for (_, paths) in QUANTITIES.iter().filter(|(name, _)| *name == kind) {
-        for path in *paths {
-            visit(value, path, &mut |fields, name| fields.get_mut(name).into_iter().for_each(canonical));
-        }
-    }
     if let Some(spec) = spec.and_then(|path| at_mut(value, path)) {
         pod_default::spec(spec, kind == "Pod");
-    }
-}
-
-/// Writes the quantities of a resource list in their canonical form, rounded up to thousandths. What is none stays: it is
-/// refused later.
-pub(super) fn canonical(list: &mut Value) {
-    for amount in list.as_object_mut().into_iter().flat_map(Map::values_mut) {
-        if let Ok(quantity) = Quantity::read(amount) {
-            let text = quantity.rounded().text();
-            if amount.as_str() != Some(&text) {
-                *amount = text.into();
-            }
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::halt::Cause;
+use crate::quantity::Quantity;
 
 /// A place in an object. A field's name may have dots: `spec.template`.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +108,11 @@ pub(crate) fn text(value: &Value) -> &str {
 /// The items of a list; none where there is no list.
 pub(crate) fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The quantity that a value says; what is none was refused when the object was read.
+pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
+    Quantity::read(value).ok()
 }
 
 /// Whether Go would call a field unset: absent, or an empty text, list or map.

@@ -1,6 +1,6 @@
 //! The form in which Go writes an object of a built-in kind: what is unset is left out. Input: an object with its schema.
-//! Output: the same object without nulls, empty lists and maps, and zeros that Go's types do not tell from unset. It must not
-//! know kinds, only the names of fields that mean the same wherever they stand.
+//! Output: the same object without empty texts, falses and zeros that Go's types do not tell from unset. It must not know
+//! kinds, only the names of fields that mean the same wherever they stand; what is null or an empty list the schema leaves out.
 
 use serde_json::{Map, Value};
 
@@ -83,13 +83,11 @@ fn object(fields: &mut Map<String, Value>, place: Place<'_>) {
 fn unset(name: &str, value: &Value, place: Place<'_>) -> bool {
     let node = place.node;
     match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty() && node.additional.is_some() && node.properties.is_empty(),
         Value::String(text) => {
             text.is_empty() && node.kind == Type::String && !TEXTS.contains(&name) && node.default.is_none()
         }
         Value::Bool(flag) => !flag && ZEROS.contains(&name),
         Value::Number(number) => number.as_i64() == Some(0) && ZEROS.contains(&name) && node.default.is_none(),
+        Value::Null | Value::Array(_) | Value::Object(_) => false,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::field::{Causes, Path, is_empty, items, text};
+use super::field::{Causes, Path, is_empty, items, quantity, text};
 use super::fill::{at_mut, set};
 use crate::quantity::Quantity;
 
@@ -37,19 +37,16 @@ pub(crate) fn quality(spec: &Value) -> &'static str {
         all.map(|container| &container["resources"]).collect()
     };
     let mut guaranteed = true;
-    let mut sums: [BTreeMap<&str, i128>; 2] = Default::default();
+    let mut sums: [BTreeMap<&str, Quantity>; 2] = Default::default();
     for resources in containers {
         for (list, sums) in ["requests", "limits"].into_iter().zip(&mut sums) {
+            let amounts = ["cpu", "memory"].map(|name| (name, quantity(&resources[list][name])));
             let mut found = 0;
-            for name in ["cpu", "memory"] {
-                let Some(quantity) = resources[list].get(name).and_then(|amount| Quantity::read(amount).ok()) else {
-                    continue;
-                };
-                if quantity.nano > 0 {
-                    found += 1;
-                    let sum: &mut i128 = sums.entry(name).or_default();
-                    *sum = sum.saturating_add(quantity.nano);
-                }
+            for (name, amount) in amounts {
+                let Some(amount) = amount.filter(|amount| amount.sign() > 0) else { continue };
+                found += 1;
+                let sum = sums.get(name).map_or(amount, |sum| amount.plus(*sum));
+                sums.insert(name, sum);
             }
             guaranteed &= list == "requests" || found == 2;
         }
@@ -58,7 +55,8 @@ pub(crate) fn quality(spec: &Value) -> &'static str {
     if requests.is_empty() && limits.is_empty() {
         return "BestEffort";
     }
-    if guaranteed && requests == limits { "Guaranteed" } else { "Burstable" }
+    let same = requests.iter().cmp(limits.iter()).is_eq();
+    if guaranteed && same { "Guaranteed" } else { "Burstable" }
 }
 
 /// How many seconds the deletion of a Pod waits.

@@ -3,9 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::default::canonical;
-use super::field::{is_empty, text};
-use super::fill::{Default, Fill, fill, set, visit};
+use super::field::{is_empty, quantity, text};
+use super::fill::{Default, Fill, fill, set};
 use crate::quantity::Quantity;
 
 const SPEC: &[Default] = &[
@@ -68,9 +67,6 @@ pub(super) fn spec(spec: &mut Value, is_pod: bool) {
             }
         }
     }
-    for path in ["overhead", "resources.limits", "resources.requests"] {
-        visit(spec, path, &mut |fields, name| fields.get_mut(name).into_iter().for_each(canonical));
-    }
     if is_pod {
         fill(spec, &[("enableServiceLinks", Fill::Flag(true))]);
         pod_requests(spec);
@@ -99,18 +95,9 @@ fn volume(volume: &mut Value) {
     if fields.iter().all(|(name, value)| name == "name" || value.is_null()) {
         fields.insert("emptyDir".to_owned(), json!({}));
     }
-    if let Some(limit) = fields.get_mut("emptyDir").and_then(|empty| empty.get_mut("sizeLimit"))
-        && let Ok(quantity) = Quantity::read(limit)
-    {
-        *limit = quantity.text().into();
-    }
     if let Some(image) = fields.get_mut("image").filter(|image| is_empty(&image["pullPolicy"])) {
         let policy = pull_policy(text(&image["reference"]));
         set(image, "pullPolicy", Some(policy.into()));
-    }
-    for list in ["requests", "limits"] {
-        let path = format!("ephemeral.volumeClaimTemplate.spec.resources.{list}");
-        visit(volume, &path, &mut |fields, name| fields.get_mut(name).into_iter().for_each(canonical));
     }
 }
 
@@ -123,16 +110,6 @@ fn container(container: &mut Value) {
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(probe) = container.get_mut(probe) {
             fill(probe, PROBE);
-        }
-    }
-    for path in ["resources.limits", "resources.requests"] {
-        visit(container, path, &mut |fields, name| fields.get_mut(name).into_iter().for_each(canonical));
-    }
-    for env in list(container, "env") {
-        if let Some(divisor) = env.pointer_mut("/valueFrom/resourceFieldRef/divisor")
-            && let Ok(quantity) = Quantity::read(divisor)
-        {
-            *divisor = quantity.text().into();
         }
     }
 }
@@ -179,9 +156,9 @@ fn pod_requests(spec: &mut Value) {
     let mut sums: Map<String, Value> = Map::new();
     for name in ["cpu", "memory"] {
         let amounts = super::field::items(&spec["containers"]).iter();
-        let amounts = amounts.filter_map(|container| Quantity::read(&container["resources"]["requests"][name]).ok());
+        let amounts = amounts.filter_map(|container| quantity(&container["resources"]["requests"][name]));
         if let Some(sum) = amounts.reduce(Quantity::plus) {
-            sums.insert(name.to_owned(), sum.text().into());
+            sums.insert(name.to_owned(), sum.to_string().into());
         }
     }
     let Some(requests) = super::fill::object(spec, "resources.requests") else { return };

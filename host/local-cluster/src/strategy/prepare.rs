@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::default::labels_of_template;
-use super::field::{is_empty, items, text};
+use super::field::{is_empty, text};
 use super::fill::{object, set};
 use super::kind::{Counts, counts, status_keeps_metadata};
 use super::pod;
@@ -72,38 +72,6 @@ fn requester(value: &mut Value, context: &Context<'_>) {
         ("extra", extra.into()),
     ] {
         set(value, &format!("spec.{name}"), Some(given).filter(|given| !is_empty(given)));
-    }
-}
-
-/// Sets what a new custom resource begins with.
-pub(crate) fn create_custom(resource: &Resource, value: &mut Value) {
-    set(value, "metadata.generation", Some(1.into()));
-    if resource.has_status() {
-        set(value, "status", None);
-    }
-}
-
-/// Keeps the status of a custom resource, or all but the status; counts what changed besides both.
-pub(crate) fn update_custom(resource: &Resource, subresource: &str, new: &mut Value, old: &Value) {
-    if subresource == "status" {
-        let (status, managed) = (new.get("status").cloned(), new["metadata"].get("managedFields").cloned());
-        let api_version = new["apiVersion"].clone();
-        *new = old.clone();
-        set(new, "apiVersion", Some(api_version));
-        set(new, "status", status);
-        set(new, "metadata.managedFields", managed);
-        return;
-    }
-    if resource.has_status() {
-        keep(new, old, &["status"]);
-    }
-    let differs = |one: &Value, other: &Value| {
-        let fields = one.as_object().into_iter().flatten();
-        fields.filter(|(name, _)| *name != "metadata").any(|(name, value)| other.get(name) != Some(value))
-    };
-    if differs(new, old) || differs(old, new) {
-        let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
-        set(new, "metadata.generation", Some((generation + 1).into()));
     }
 }
 
@@ -265,29 +233,4 @@ fn changed(counts: Counts, new: &Value, old: &Value) -> bool {
             new["metadata"]["labels"] != old["metadata"]["labels"] || content(new) != content(old)
         }
     }
-}
-
-/// Texts that do not parse as quantities are refused when a body is read.
-pub(crate) fn bad_quantity(resource: &Resource, value: &Value) -> Option<String> {
-    use crate::quantity::Quantity;
-    let wrong = |list: &Value| {
-        let amounts = list.as_object().into_iter().flatten();
-        amounts.filter_map(|(_, amount)| Quantity::read(amount).err()).next()
-    };
-    let (group, kind) = (&*resource.group, &*resource.kind);
-    let spec = super::kind::pod_spec(group, kind).map(|path| super::field::at(value, path));
-    let containers = ["initContainers", "containers", "ephemeralContainers"];
-    let containers = containers.into_iter().flat_map(|name| items(spec.map_or(&Value::Null, |spec| &spec[name])));
-    let of_containers =
-        containers.flat_map(|container| ["limits", "requests"].map(|name| &container["resources"][name]));
-    let of_object: &[&str] = match (group, kind) {
-        ("", "ResourceQuota") => &["spec.hard"],
-        ("", "PersistentVolumeClaim") => &["spec.resources.requests", "spec.resources.limits"],
-        ("", "PersistentVolume") => &["spec.capacity"],
-        ("", "Node") => &["status.capacity", "status.allocatable"],
-        _ => &[],
-    };
-    let of_object = of_object.iter().map(|path| super::field::at(value, path));
-    let found = of_containers.chain(of_object).find_map(wrong)?;
-    Some(format!("{kind} in version {:?} cannot be handled as a {kind}: {found}", resource.version))
 }

@@ -3,9 +3,8 @@
 
 use serde_json::Value;
 
-use super::field::{Causes, Path, at, is_empty, items, text};
+use super::field::{self, Causes, Path, at, is_empty, items, text};
 use super::format::{self, Format};
-use crate::quantity::Quantity;
 use crate::selector::Labels;
 
 /// What must hold at one place.
@@ -177,12 +176,12 @@ fn quantities(value: &Value, path: &Path<'_>, causes: &mut Causes) {
     for (name, amount) in value.as_object().into_iter().flatten() {
         let path = Path::Key(path, name);
         causes.invalid_text(&path, name, format::qualified(name));
-        let Ok(quantity) = Quantity::read(amount) else { continue };
-        if quantity.nano < 0 {
-            causes.invalid(&path, &quantity.text().into(), "must be greater than or equal to 0");
+        let Some(quantity) = field::quantity(amount) else { continue };
+        if quantity.sign() < 0 {
+            causes.invalid(&path, &quantity.to_string().into(), "must be greater than or equal to 0");
         }
         let counted = COUNTED.contains(&name.as_str()) || name.starts_with("count/");
-        if counted && quantity.nano % 1_000_000_000 != 0 {
+        if counted && !quantity.is_integer() {
             causes.invalid(&path, amount, "must be an integer");
         }
     }

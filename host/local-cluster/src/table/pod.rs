@@ -176,8 +176,8 @@ mod tests {
             "lastState": {"terminated": {"finishedAt": "2026-01-01T00:58:30Z"}}});
         check(&pod("Running", &[up.clone(), up.clone()]), ("2/2", "Running", "0"));
         check(&pod("Running", &[up.clone(), waits]), ("1/2", "CrashLoopBackOff", "2 (90s ago)"));
-        check(&pod("Succeeded", &[done.clone()]), ("0/1", "Completed", "0"));
-        check(&pod("Failed", &[failed.clone()]), ("0/1", "ExitCode:3", "0"));
+        check(&pod("Succeeded", std::slice::from_ref(&done)), ("0/1", "Completed", "0"));
+        check(&pod("Failed", std::slice::from_ref(&failed)), ("0/1", "ExitCode:3", "0"));
         check(&pod("Failed", &[killed]), ("0/1", "Signal:9", "0"));
         check(&pod("Running", &[done.clone(), up.clone()]), ("1/2", "NotReady", "0"));
         check(&pod("Running", &[done.clone(), failed]), ("0/2", "ExitCode:3", "0"));

@@ -37,13 +37,12 @@ pub(super) fn remove(conditions: &mut Vec<Value>, of: &str) {
 
 /// Puts a condition in place of the one of its type, unless that has the same status and reason.
 pub(super) fn set(conditions: &mut Vec<Value>, mut condition: Value) {
-    if let Some(known) = conditions.iter().find(|known| known["type"] == condition["type"]) {
-        if known["status"] == condition["status"] {
-            if known["reason"] == condition["reason"] {
-                return;
-            }
-            condition["lastTransitionTime"] = known["lastTransitionTime"].clone();
+    let known = conditions.iter().find(|known| known["type"] == condition["type"]);
+    if let Some(known) = known.filter(|known| known["status"] == condition["status"]) {
+        if known["reason"] == condition["reason"] {
+            return;
         }
+        condition["lastTransitionTime"] = known["lastTransitionTime"].clone();
     }
     let of = text(&condition["type"]).to_owned();
     remove(conditions, &of);

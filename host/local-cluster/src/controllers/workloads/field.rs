@@ -20,7 +20,8 @@ pub(super) fn list(value: &Value) -> &[Value] {
 pub(super) fn scaled(value: &Value, total: i64, up: bool) -> i64 {
     let Some(percent) = value.as_str() else { return int(value) };
     let product = percent.trim_end_matches('%').parse::<i64>().unwrap_or(0).saturating_mul(total);
-    if up { product.saturating_add(99).div_euclid(100) } else { product.div_euclid(100) }
+    let part = if up { product.saturating_add(99).div_euclid(100) } else { product.div_euclid(100) };
+    part.min(i32::MAX.into())
 }
 
 /// So many seconds later; the end of time if there is no such time.

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::super::diff::unified;
-use super::super::field::{Causes, Path, is_empty, items, text};
+use super::super::field::{Causes, Path, is_empty, items, quantity, text};
 use super::super::fill::set;
 use super::super::format;
 use super::super::rule::{Check, Rule, check};
@@ -144,9 +144,10 @@ fn access_modes(value: &Value, path: &Path<'_>, causes: &mut Causes) {
 fn claim_size(spec: &Value, path: &Path<'_>, causes: &mut Causes) {
     let resources = Path::Field(path, "resources");
     let place = Path::Key(&resources, "storage");
-    match spec["resources"]["requests"].get("storage").map(Quantity::read) {
+    let amount = &spec["resources"]["requests"]["storage"];
+    match quantity(amount) {
         None => causes.required(&place, ""),
-        Some(Ok(size)) if size.nano <= 0 => causes.invalid(&place, &size.text().into(), "must be greater than zero"),
+        Some(size) if size.sign() <= 0 => causes.invalid(&place, amount, "must be greater than zero"),
         Some(_) => {}
     }
 }
@@ -173,7 +174,7 @@ pub(super) fn claim_update(new: &Value, old: &Value, causes: &mut Causes) {
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         causes.forbidden(&root, &format!("{words}\n{}", unified(before, &munged)));
     }
-    let size = |value: &Value| Quantity::read(&value["storage"]).map_or(0, |size| size.nano);
+    let size = |value: &Value| quantity(&value["storage"]);
     let (is, was) = (size(&spec["resources"]["requests"]), size(&before["resources"]["requests"]));
     if is < was && is <= size(&old["status"]["capacity"]) {
         let words = "field can not be less than status.capacity";
@@ -187,7 +188,7 @@ fn limit(value: &Value, path: &Path<'_>, causes: &mut Causes) {
             causes.forbidden(&Path::Field(path, name), "may not be specified when `type` is 'Pod'");
         }
     }
-    let amount = |list: &str, key: &str| value[list].get(key).and_then(|amount| Quantity::read(amount).ok());
+    let amount = |list: &str, key: &str| value[list].get(key).and_then(quantity);
     let lists = ["max", "min", "default", "defaultRequest"];
     let mut keys: Vec<&String> =
         lists.iter().filter_map(|list| value[*list].as_object()).flat_map(|list| list.keys()).collect();
@@ -203,12 +204,11 @@ fn limit(value: &Value, path: &Path<'_>, causes: &mut Causes) {
             ("default", "default", "max", "max", "default"),
         ] {
             let (Some(less), Some(more)) = (amount(low, key), amount(high, key)) else { continue };
-            if less.nano > more.nano {
-                let words =
-                    format!("{low_word} value {} is greater than {high_word} value {}", less.text(), more.text());
+            if less > more {
+                let words = format!("{low_word} value {less} is greater than {high_word} value {more}");
                 let shown = if field == "defaultRequest" && low == "min" { more } else { less };
                 let list = Path::Field(path, field);
-                causes.invalid(&Path::Key(&list, key), &shown.text().into(), &words);
+                causes.invalid(&Path::Key(&list, key), &shown.to_string().into(), &words);
             }
         }
     }

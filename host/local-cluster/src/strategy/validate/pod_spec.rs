@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::field::{Causes, Path, is_empty, items, text};
+use super::super::field::{Causes, Path, is_empty, items, quantity, text};
 use super::super::format;
 use super::super::rule::{Check, Rule, check};
 use super::{how_many, names};
@@ -399,16 +399,16 @@ fn resources(value: &Value, path: &Path<'_>, causes: &mut Causes) {
         check(&value[list], place, &[("", Check::Quantities)], causes);
     }
     for (name, amount) in value["requests"].as_object().into_iter().flatten() {
-        let Ok(request) = Quantity::read(amount) else { continue };
-        let limit = value["limits"].get(name).and_then(|limit| Quantity::read(limit).ok());
+        let Some(request) = quantity(amount) else { continue };
+        let limit = value["limits"].get(name).and_then(quantity);
         match limit {
-            Some(limit) if request.nano != limit.nano && !overcommits(name) => {
-                let words = format!("must be equal to {name} limit of {}", limit.text());
-                causes.invalid(&requests, &request.text().into(), &words);
+            Some(limit) if request.cmp(&limit).is_ne() && !overcommits(name) => {
+                let words = format!("must be equal to {name} limit of {limit}");
+                causes.invalid(&requests, amount, &words);
             }
-            Some(limit) if request.nano > limit.nano => {
-                let words = format!("must be less than or equal to {name} limit of {}", limit.text());
-                causes.invalid(&requests, &request.text().into(), &words);
+            Some(limit) if request > limit => {
+                let words = format!("must be less than or equal to {name} limit of {limit}");
+                causes.invalid(&requests, amount, &words);
             }
             None if !overcommits(name) => {
                 causes.required(&limits, "Limit must be set for non overcommitable resources");

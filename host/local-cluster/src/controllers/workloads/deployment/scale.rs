@@ -129,7 +129,7 @@ fn fraction(rollout: &Rollout, set: &Object) -> i64 {
         return 0;
     }
     // Rounded to the nearest, halves up.
-    (2 * size * most + before).div_euclid(2 * before) - size
+    (2 * size).saturating_mul(most).saturating_add(before).div_euclid(2 * before) - size
 }
 
 /// Brings the new ReplicaSet nearer to its size; says whether it changed.

@@ -39,11 +39,6 @@ impl Indexes {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    pub(super) fn has(&self, index: i64) -> bool {
-        let after = self.0.partition_point(|(first, _)| *first <= index);
-        after.checked_sub(1).and_then(|at| self.0.get(at)).is_some_and(|(_, last)| index <= *last)
-    }
-
     /// How many indexes are in both.
     pub(super) fn shared(&self, other: &Self) -> i64 {
         let overlap = |one: &(i64, i64), other: &(i64, i64)| (one.1.min(other.1) - one.0.max(other.0) + 1).max(0);
@@ -95,7 +90,6 @@ mod tests {
         let some = Indexes::parse("0-2,5", 10);
         assert_eq!(some.missing(10, 4), [3, 4, 6, 7]);
         assert_eq!(Indexes::default().missing(2, 4), [0, 1]);
-        assert_eq!((some.has(2), some.has(3), some.has(5)), (true, false, true));
         assert_eq!(some.shared(&Indexes::parse("2-5", 10)), 2);
     }
 }
