@@ -42,7 +42,8 @@ pub(super) fn default(cluster: &Cluster, attributes: &Attributes, pod: &mut Valu
         }
         let mut set = Vec::new();
         for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
-            for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(list)).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten() {
                 for (key, one) in [("requests", "request"), ("limits", "limit")] {
                     let names = fill(container, key, &defaults[key]);
                     if !names.is_empty() {

@@ -81,7 +81,7 @@ fn mount_token(cluster: &mut Cluster, spec: &mut Value) {
     let volume = known.clone().unwrap_or_else(|| format!("{TOKEN_VOLUME}{}", uid::suffix(cluster, 5)));
     let mut needed = false;
     for key in ["initContainers", "containers"] {
-        for container in spec[key].as_array_mut().into_iter().flatten() {
+        for container in spec.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
             if array(container, "volumeMounts").iter().any(|mount| mount["mountPath"] == TOKEN_PATH) {
                 continue;
             }
