@@ -72,7 +72,9 @@ pub fn create(args: NewArgs) -> anyhow::Result<()> {
     let here = std::env::current_dir().context("reading the current folder")?;
     let sdk = match args.sdk {
         Some(sdk) => sdk.canonicalize().with_context(|| format!("cannot open {}", sdk.display()))?,
-        None => sdk_around(&here).context("mortise-sdk is on no registry yet: name the folder guest-sdk/rust with --sdk")?,
+        None => {
+            sdk_around(&here).context("mortise-sdk is on no registry yet: name the folder guest-sdk/rust with --sdk")?
+        }
     };
     let plugin = NewPlugin {
         name: args.name,
@@ -82,7 +84,9 @@ pub fn create(args: NewArgs) -> anyhow::Result<()> {
     };
     let folder = mortise_dev::create(&here, &plugin)?;
     let shown = folder.strip_prefix(&here).unwrap_or(&folder).display();
-    println!("{shown}: made\n\n    mortise dev {shown}     # runs it, and builds it again at every save\n    cd {shown} && cargo test");
+    println!(
+        "{shown}: made\n\n    mortise dev {shown}     # runs it, and builds it again at every save\n    cd {shown} && cargo test"
+    );
     Ok(())
 }
 
@@ -123,7 +127,8 @@ pub fn run(args: DevArgs) -> anyhow::Result<()> {
 fn local_cluster(folder: &Path, state: Option<&Path>, nodes: u32) -> anyhow::Result<(PathBuf, Server)> {
     let cluster = mortise_local_cluster::Options { nodes, ..mortise_local_cluster::Options::default() };
     let state = state.map(Path::to_owned);
-    let server = Server::open(mortise_local_server::Options { cluster, state, ..mortise_local_server::Options::default() })?;
+    let server =
+        Server::open(mortise_local_server::Options { cluster, state, ..mortise_local_server::Options::default() })?;
     let kubeconfig = folder.join("kubeconfig");
     server.write_kubeconfig(&kubeconfig)?;
     Ok((kubeconfig, server))

@@ -14,6 +14,8 @@ pub(crate) enum Event {
     Building { plugin: String },
     /// cargo has built it.
     Built { plugin: String, elapsed_ms: u64, bytes: u64 },
+    /// cargo made the same component as before, which serves already.
+    Unchanged { plugin: String },
     /// cargo refused it; what it printed.
     BuildFailed { plugin: String, output: String },
     /// The host serves a version of a plugin.

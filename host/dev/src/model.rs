@@ -19,7 +19,7 @@ const MAX_LINES: usize = 1_000;
 /// Writes, reads and logs that are kept of one reconcile.
 const MAX_DETAILS: usize = 200;
 
-/// Where a plugin stands.
+/// The state of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Building,
@@ -104,6 +104,11 @@ impl Model {
                 plugin.state = State::Loading;
                 (plugin.built_at_ms, plugin.build_ms, plugin.bytes) = (now_ms, elapsed_ms, bytes);
             }
+            Event::Unchanged { plugin } => {
+                let plugin = self.plugin(&plugin);
+                (plugin.saved_at_ms, plugin.swapped) = (None, None);
+                plugin.state = if plugin.serves { State::Serves } else { State::Loading };
+            }
             Event::BuildFailed { plugin, output } => {
                 let plugin = self.plugin(&plugin);
                 plugin.saved_at_ms = None;
@@ -121,7 +126,9 @@ impl Model {
             | Event::Writes { .. }
             | Event::Reconciled { .. }
             | Event::Fault { .. } => self.reconcile(now_ms, event),
-            Event::WriteFailed { target, message } => self.line(now_ms, format!("a write of {target} failed: {message}")),
+            Event::WriteFailed { target, message } => {
+                self.line(now_ms, format!("a write of {target} failed: {message}"))
+            }
             Event::Note(note) => self.line(now_ms, note),
         }
     }
@@ -260,7 +267,15 @@ pub(crate) mod tests {
         let mut model = Model::default();
         let object = reference("PodSet", "a");
         model.take(5, Event::Calls { object: object.clone(), woken_by: Some("v1/Pod default/x".to_owned()) });
-        model.take(6, Event::Called { object: object.clone(), elapsed_us: 90, reads: vec!["its own v1/Pod".to_owned()], logs: vec![] });
+        model.take(
+            6,
+            Event::Called {
+                object: object.clone(),
+                elapsed_us: 90,
+                reads: vec!["its own v1/Pod".to_owned()],
+                logs: vec![],
+            },
+        );
         let target = reference("Pod", "x");
         let write = Wrote { verb: "create", target, body: "{}".into(), before: None };
         model.take(7, Event::Writes { object: object.clone(), write: write.clone() });

@@ -14,7 +14,7 @@ pub struct NewPlugin {
     pub kind: Option<String>,
     /// The kind's group.
     pub group: String,
-    /// What stands behind `mortise-sdk = ` in Cargo.toml, such as `{ path = "../guest-sdk/rust" }`.
+    /// The value of `mortise-sdk` in Cargo.toml, such as `{ path = "../guest-sdk/rust" }`.
     pub sdk: String,
 }
 
@@ -70,13 +70,18 @@ fn check(plugin: &NewPlugin, kind: &str) -> anyhow::Result<()> {
     let letters = name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
     let starts = name.starts_with(|letter: char| letter.is_ascii_lowercase());
     if !letters || !starts || name.ends_with('-') || name.contains("--") || name.len() > 63 {
-        bail!("{name:?} is no name of a plugin: lower-case letters, digits and single hyphens, beginning with a letter, 63 at most");
+        bail!(
+            "{name:?} is no name of a plugin: lower-case letters, digits and single hyphens, beginning with a letter, 63 at most"
+        );
     }
-    if !kind.starts_with(|letter: char| letter.is_ascii_uppercase()) || !kind.chars().all(|letter| letter.is_ascii_alphanumeric()) {
+    if !kind.starts_with(|letter: char| letter.is_ascii_uppercase())
+        || !kind.chars().all(|letter| letter.is_ascii_alphanumeric())
+    {
         bail!("{kind:?} is no kind: letters and digits, beginning with a capital one, such as PodSet");
     }
     let label = |label: &str| {
-        let letters = label.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
+        let letters =
+            label.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
         !label.is_empty() && letters && !label.starts_with('-') && !label.ends_with('-')
     };
     if !plugin.group.contains('.') || !plugin.group.split('.').all(label) {

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use mortise_core::contract::GuestFault;
-use mortise_core::event::{Effect, Event as HostEvent};
 use mortise_core::dependencies::Dependency;
+use mortise_core::event::{Effect, Event as HostEvent};
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
 use mortise_core::observation::Observation;
 use mortise_core::watch::WatchEvent;
@@ -79,17 +79,11 @@ impl Observed {
                     GuestFault::Trap { detail, .. } => detail.clone(),
                     _ => String::new(),
                 };
-                self.send(Event::Fault {
-                    object: cause.object.clone(),
-                    message: fault.message().to_owned(),
-                    detail,
-                });
+                self.send(Event::Fault { object: cause.object.clone(), message: fault.message().to_owned(), detail });
             }
-            Observation::Activated { plugin, digest, reload, .. } => self.send(Event::Serves {
-                plugin: plugin.to_string(),
-                digest: digest.to_string(),
-                reload: *reload,
-            }),
+            Observation::Activated { plugin, digest, reload, .. } => {
+                self.send(Event::Serves { plugin: plugin.to_string(), digest: digest.to_string(), reload: *reload })
+            }
             Observation::Refused { plugin, refusal } => self.send(Event::Refused {
                 plugin: plugin.to_string(),
                 reason: refusal.reason.to_string(),

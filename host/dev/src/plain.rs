@@ -5,11 +5,11 @@ use crate::event::Event;
 use crate::model::{Model, State, sample_line};
 
 /// The line of an event that the model has taken already; none for what a person need not read.
-pub(crate) fn line(model: &Model, event: &Told) -> Option<String> {
+pub(crate) fn line(model: &Model, event: &Reported) -> Option<String> {
     match event {
-        Told::Plugin(name) => plugin(model, name),
-        Told::Line(line) => Some(line.clone()),
-        Told::Reconciled(object) => {
+        Reported::Plugin(name) => plugin(model, name),
+        Reported::Line(line) => Some(line.clone()),
+        Reported::Reconciled(object) => {
             let reconcile = model.reconciles.iter().rev().find(|reconcile| reconcile.object.to_string() == *object)?;
             let (result, elapsed_ms) = reconcile.ended?;
             let why = reconcile.woken_by.as_deref().map(|by| format!(", woken by {by}")).unwrap_or_default();
@@ -21,33 +21,36 @@ pub(crate) fn line(model: &Model, event: &Told) -> Option<String> {
     }
 }
 
-/// What of an event is told, taken before the model takes the event.
-pub(crate) enum Told {
+/// What of an event is reported, taken before the model takes the event.
+pub(crate) enum Reported {
     Plugin(String),
     Reconciled(String),
     Line(String),
 }
 
-/// What of an event is told; none for what stands in the line of its reconcile.
-pub(crate) fn told(event: &Event) -> Option<Told> {
+/// What of an event is reported; none for what the line of its reconcile has.
+pub(crate) fn reported(event: &Event) -> Option<Reported> {
     match event {
         Event::Building { plugin }
         | Event::Built { plugin, .. }
+        | Event::Unchanged { plugin }
         | Event::BuildFailed { plugin, .. }
         | Event::Serves { plugin, .. }
-        | Event::Refused { plugin, .. } => Some(Told::Plugin(plugin.clone())),
-        Event::Reconciled { object, skipped: false, .. } => Some(Told::Reconciled(object.to_string())),
-        Event::Sample { file, result } => Some(Told::Line(sample_line(file, result))),
+        | Event::Refused { plugin, .. } => Some(Reported::Plugin(plugin.clone())),
+        Event::Reconciled { object, skipped: false, .. } => Some(Reported::Reconciled(object.to_string())),
+        Event::Sample { file, result } => Some(Reported::Line(sample_line(file, result))),
         Event::Fault { object, message, detail, .. } if detail.is_empty() => {
-            Some(Told::Line(format!("{object}: {message}")))
+            Some(Reported::Line(format!("{object}: {message}")))
         }
-        Event::Fault { object, message, detail, .. } => Some(Told::Line(format!("{object}: {message}\n{detail}"))),
-        Event::WriteFailed { target, message } => Some(Told::Line(format!("a write of {target} failed: {message}"))),
+        Event::Fault { object, message, detail, .. } => Some(Reported::Line(format!("{object}: {message}\n{detail}"))),
+        Event::WriteFailed { target, message } => {
+            Some(Reported::Line(format!("a write of {target} failed: {message}")))
+        }
         Event::Called { object, logs, .. } if !logs.is_empty() => {
             let lines: Vec<String> = logs.iter().map(|line| format!("{object}: {line}")).collect();
-            Some(Told::Line(lines.join("\n")))
+            Some(Reported::Line(lines.join("\n")))
         }
-        Event::Note(note) => Some(Told::Line(note.clone())),
+        Event::Note(note) => Some(Reported::Line(note.clone())),
         _ => None,
     }
 }
@@ -97,9 +100,9 @@ mod tests {
             (2_000, Event::Saved { plugin: plugin() }),
             (2_500, Event::BuildFailed { plugin: plugin(), output: "error[E0308]: mismatched types".to_owned() }),
         ] {
-            let told = told(&event);
+            let reported = reported(&event);
             model.take(at, event);
-            lines.extend(told.and_then(|told| line(&model, &told)));
+            lines.extend(reported.and_then(|reported| line(&model, &reported)));
         }
         expect_test::expect![[r#"
             podset: building

@@ -58,7 +58,10 @@ pub(crate) fn find(folders: &[PathBuf]) -> anyhow::Result<Vec<Plugin>> {
 fn in_folder(folder: &Path) -> anyhow::Result<Vec<Plugin>> {
     let manifest = folder.join("Cargo.toml");
     if !manifest.is_file() {
-        bail!("{} does not exist: name the folder of a plugin, or make one with `mortise new NAME`", manifest.display());
+        bail!(
+            "{} does not exist: name the folder of a plugin, or make one with `mortise new NAME`",
+            manifest.display()
+        );
     }
     let output = Command::new("cargo")
         .args(["metadata", "--format-version=1", "--no-deps", "--manifest-path"])

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use kube::core::{GroupVersionKind, TypeMeta};
+use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use kube::{Client, discovery};
 use mortise_core::object::ObjectRef;
 use serde_json::{Value, json};
@@ -24,10 +24,12 @@ const ASKED: &str = "dev.mortise.dev/asked-at";
 /// Applies every object of a file; says what they are.
 pub(crate) async fn apply(client: &Client, file: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(|| format!("{} is no YAML", file.display()))?;
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(&text).with_context(|| format!("{} is no YAML", file.display()))?;
     let mut applied = Vec::new();
     for object in documents.into_iter().filter(|document| !document.is_null()) {
-        let meta: TypeMeta = serde_json::from_value(object.clone()).context("an object needs an apiVersion and a kind")?;
+        let meta: TypeMeta =
+            serde_json::from_value(object.clone()).context("an object needs an apiVersion and a kind")?;
         let kind = GroupVersionKind::try_from(&meta).context("an object needs an apiVersion and a kind")?;
         let name = object["metadata"]["name"].as_str().context("an object needs a name")?.to_owned();
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
@@ -37,6 +39,18 @@ pub(crate) async fn apply(client: &Client, file: &Path) -> anyhow::Result<String
         applied.push(format!("{} {namespace}/{name}", kind.kind));
     }
     Ok(applied.join(", "))
+}
+
+/// Makes the namespace of the host's plugins, if it is not there.
+pub(crate) async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("", "v1", "Namespace"), "namespaces");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let params = PatchParams::apply(MANAGER);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    api.patch(name, &params, &Patch::Apply(&namespace))
+        .await
+        .with_context(|| format!("making the namespace {name}"))?;
+    Ok(())
 }
 
 /// The API of a kind, as soon as the API server serves it.
@@ -63,6 +77,8 @@ pub(crate) async fn ask_for_reconcile(client: &Client, object: &ObjectRef, at: S
     let api = api(client, &kind, &object.name.namespace).await?;
     let patch = json!({"metadata": {"annotations": {ASKED: at}}});
     let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    api.patch(&object.name.name, &params, &Patch::Merge(&patch)).await.with_context(|| format!("asking for {object}"))?;
+    api.patch(&object.name.name, &params, &Patch::Merge(&patch))
+        .await
+        .with_context(|| format!("asking for {object}"))?;
     Ok(())
 }

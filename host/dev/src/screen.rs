@@ -80,7 +80,7 @@ impl View {
         match self.focus {
             Focus::Objects => {
                 let rows = self.rows(model);
-                // A child stands for its owner.
+                // Of a child its owner.
                 let at = self.object.min(rows.len().checked_sub(1)?);
                 rows[..=at].iter().rev().find(|row| row.depth == 0).map(|row| row.object.clone())
             }

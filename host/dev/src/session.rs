@@ -1,6 +1,8 @@
 //! A session of `mortise dev`: starts the host in this process, builds the plugins, applies their samples, and does so again
 //! at each save. Input: folders and a cluster. Output: a screen or lines. It must not decide what is shown.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,8 +66,10 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let components = options.host.plugin_dir.clone().context("a session needs a folder for components")?;
     std::fs::create_dir_all(&components).with_context(|| format!("cannot make {}", components.display()))?;
     remove_stale(&components, &plugins)?;
-    let runtime = Builder::new_multi_thread().worker_threads(IO_THREADS).enable_all().build().context("starting I/O")?;
+    let runtime =
+        Builder::new_multi_thread().worker_threads(IO_THREADS).enable_all().build().context("starting I/O")?;
     let client = runtime.block_on(client(&options.kubeconfig))?;
+    runtime.block_on(samples::ensure_namespace(&client, &options.host.namespace.to_string()))?;
     let (sender, events) = unbounded_channel();
     let (stop, stopped) = oneshot::channel();
     let attachment = Attachment { observer: Arc::new(Observed::new(sender.clone())), stop: stopped };
@@ -79,6 +83,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         runtime: runtime.handle().clone(),
         ended: ended.clone(),
         no_samples: options.no_samples,
+        has_served: RefCell::default(),
     };
     let builder = builder.start()?;
     let shows_screen = !options.plain && std::io::stdout().is_terminal();
@@ -157,9 +162,9 @@ fn lines(
             Ok(None) => break,
             Err(_) => continue,
         };
-        let told = plain::told(&event);
+        let reported = plain::reported(&event);
         model.take(since(started), event);
-        if let Some(line) = told.and_then(|told| plain::line(&model, &told)) {
+        if let Some(line) = reported.and_then(|reported| plain::line(&model, &reported)) {
             let at = plain::seconds(since(started));
             let mut out = std::io::stdout().lock();
             // A closed pipe ends the session.
@@ -180,6 +185,8 @@ struct Builds {
     runtime: Handle,
     ended: Arc<AtomicBool>,
     no_samples: bool,
+    /// Plugins whose component was given to the host in this session.
+    has_served: RefCell<BTreeSet<String>>,
 }
 
 impl Builds {
@@ -230,7 +237,10 @@ impl Builds {
         match build::build(plugin, false) {
             Outcome::Built { component, elapsed_ms } => match self.hand_over(plugin, &component) {
                 Ok(bytes) => {
-                    self.send(Event::Built { plugin: name, elapsed_ms, bytes });
+                    self.send(match bytes {
+                        Some(bytes) => Event::Built { plugin: name, elapsed_ms, bytes },
+                        None => Event::Unchanged { plugin: name },
+                    });
                     true
                 }
                 Err(error) => {
@@ -245,13 +255,20 @@ impl Builds {
         }
     }
 
-    /// Puts a component where the host finds it, at once and whole.
-    fn hand_over(&self, plugin: &Plugin, component: &Path) -> anyhow::Result<u64> {
+    /// Puts a component where the host finds it, at once and whole; its size, or none if it is there already.
+    fn hand_over(&self, plugin: &Plugin, component: &Path) -> anyhow::Result<Option<u64>> {
         let target = self.components.join(format!("{}.wasm", plugin.name));
         let partial = self.components.join(format!(".{}.partial", plugin.name));
-        let bytes = std::fs::copy(component, &partial).with_context(|| format!("cannot copy {}", component.display()))?;
+        let cannot_read = || format!("cannot read {}", component.display());
+        let built = std::fs::read(component).with_context(cannot_read)?;
+        if self.has_served.borrow().contains(&plugin.name) && std::fs::read(&target).is_ok_and(|served| served == built)
+        {
+            return Ok(None);
+        }
+        std::fs::write(&partial, &built).with_context(|| format!("cannot write {}", partial.display()))?;
         std::fs::rename(&partial, &target).with_context(|| format!("cannot write {}", target.display()))?;
-        Ok(bytes)
+        self.has_served.borrow_mut().insert(plugin.name.clone());
+        Ok(u64::try_from(built.len()).ok())
     }
 
     fn apply_samples(&self, plugin: &Plugin) {

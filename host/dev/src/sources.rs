@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_told_from_what_tools_write() {
+    fn sources_are_reported_from_what_tools_write() {
         let plugin = plugin(Path::new("/p"));
         for path in ["/p/src/lib.rs", "/p/Cargo.toml", "/p/samples/a.yaml"] {
             assert!(is_source(&plugin, Path::new(path)), "{path}");

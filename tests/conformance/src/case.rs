@@ -29,10 +29,16 @@ impl Case {
     pub(crate) fn read(file: &Path) -> Self {
         let text = fs::read_to_string(file).unwrap();
         let parts = text.split("\n### ").map(|part| part.strip_prefix("### ").unwrap_or(part));
-        let steps: Vec<Step> = parts.filter(|part| !part.starts_with('#') && !part.trim().is_empty()).map(Step::read).collect();
+        let steps: Vec<Step> =
+            parts.filter(|part| !part.starts_with('#') && !part.trim().is_empty()).map(Step::read).collect();
         for (at, step) in steps.iter().enumerate() {
             let before = &steps[..at];
-            assert!(before.iter().all(|other| other.title != step.title), "{}: two steps {:?}", file.display(), step.title);
+            assert!(
+                before.iter().all(|other| other.title != step.title),
+                "{}: two steps {:?}",
+                file.display(),
+                step.title
+            );
         }
         Self { file: file.to_owned(), steps }
     }
@@ -81,7 +87,9 @@ impl Step {
     pub(crate) fn filled(&self, values: &BTreeMap<String, String>) -> Self {
         let mut names: Vec<&String> = values.keys().collect();
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-        let fill = |text: &str| names.iter().fold(text.to_owned(), |text, name| text.replace(&format!("${name}"), &values[*name]));
+        let fill = |text: &str| {
+            names.iter().fold(text.to_owned(), |text, name| text.replace(&format!("${name}"), &values[*name]))
+        };
         let mut step = Self { target: fill(&self.target), body: fill(&self.body), ..self.clone() };
         if !step.body.is_empty() && !step.headers.iter().any(|(key, _)| key == "content-type") {
             step.headers.push(("content-type".to_owned(), "application/json".to_owned()));

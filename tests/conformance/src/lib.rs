@@ -20,7 +20,7 @@ use similar::TextDiff;
 
 use crate::case::{Case, Step};
 
-/// Whoever answers requests.
+/// A server that answers requests.
 trait Server {
     /// The HTTP status and the body of a request; of a watch, its frames until it ends.
     fn ask(&mut self, step: &Step) -> (u16, String);
@@ -98,7 +98,8 @@ fn the_local_cluster_answers_as_the_real_one_did() {
                 (false, false) => {
                     let diff = TextDiff::from_lines(should, is);
                     let diff = diff.unified_diff().context_radius(3).to_string();
-                    writeln!(wrong, "--- {}: {} ({} {})\n{diff}", case.name(), step.title, step.method, step.target).unwrap();
+                    writeln!(wrong, "--- {}: {} ({} {})\n{diff}", case.name(), step.title, step.method, step.target)
+                        .unwrap();
                 }
                 _ => {}
             }

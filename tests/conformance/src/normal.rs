@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The drawn names that were seen, each with what stands for it.
+/// The drawn names that were seen, each with its replacement.
 #[derive(Default)]
 pub(crate) struct Names(BTreeMap<String, String>);
 
@@ -53,16 +53,19 @@ fn normalise(value: &mut Value, key: &str, names: &Names) {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| normalise(value, key, names)),
         Value::Array(items) => items.iter_mut().for_each(|item| normalise(item, key, names)),
         Value::String(text) => {
-            let stands = match key {
+            let replacement = match key {
                 "uid" if text.len() == 36 => Some("<uid>".to_owned()),
-                "resourceVersion" if text.parse::<u64>().is_ok_and(|version| version > 0) => Some("<version>".to_owned()),
+                "resourceVersion" if text.parse::<u64>().is_ok_and(|version| version > 0) => {
+                    Some("<version>".to_owned())
+                }
                 "continue" if !text.is_empty() => Some("<continue>".to_owned()),
                 "clusterIP" | "clusterIPs" if text.starts_with("10.") => Some("<address>".to_owned()),
                 _ if is_time(text) => Some("<time>".to_owned()),
                 _ => None,
             };
-            *text = stands.unwrap_or_else(|| {
-                let named = names.0.iter().fold(text.clone(), |text, (name, stands)| text.replace(name, stands));
+            *text = replacement.unwrap_or_else(|| {
+                let named =
+                    names.0.iter().fold(text.clone(), |text, (name, replacement)| text.replace(name, replacement));
                 plain(&named)
             });
         }
@@ -79,12 +82,23 @@ fn is_time(text: &str) -> bool {
 fn plain(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     for word in text.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || c == '-')) {
-        let end = word.len() - word.chars().next_back().filter(|c| !(c.is_ascii_alphanumeric() || *c == '-')).map_or(0, char::len_utf8);
+        let end = word.len()
+            - word.chars().next_back().filter(|c| !(c.is_ascii_alphanumeric() || *c == '-')).map_or(0, char::len_utf8);
         let (core, rest) = word.split_at(end);
         let is_uid = core.len() == 36 && core.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
-        let announced = ["version: ", "version (", "current: ", "(", "ResourceVersion in object meta: ", "precondition: "];
-        let is_version = !core.is_empty() && core.chars().all(|c| c.is_ascii_digit()) && announced.iter().any(|word| result.ends_with(word)) && text.contains("version");
-        result.push_str(if is_uid { "<uid>" } else if is_version { "<version>" } else { core });
+        let announced =
+            ["version: ", "version (", "current: ", "(", "ResourceVersion in object meta: ", "precondition: "];
+        let is_version = !core.is_empty()
+            && core.chars().all(|c| c.is_ascii_digit())
+            && announced.iter().any(|word| result.ends_with(word))
+            && text.contains("version");
+        result.push_str(if is_uid {
+            "<uid>"
+        } else if is_version {
+            "<version>"
+        } else {
+            core
+        });
         result.push_str(rest);
     }
     result

@@ -61,7 +61,8 @@ fn state(shown: &Shown) -> String {
     let object: Value = serde_json::from_str(&shown.json).unwrap_or_default();
     let status = &object["status"];
     let conditions = status["conditions"].as_array().into_iter().flatten();
-    let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready" || condition["type"] == "Available");
+    let ready =
+        conditions.into_iter().find(|condition| condition["type"] == "Ready" || condition["type"] == "Available");
     match ready {
         Some(ready) if ready["status"] == "True" => "Ready".to_owned(),
         Some(ready) => {

@@ -27,7 +27,10 @@ pub(super) fn reconcile(reconcile: &Reconcile) -> Vec<Line<'static>> {
     section("logged", reconcile.logs.clone());
     section("wrote", reconcile.writes.iter().map(|write| format!("{} {}", write.verb, write.target)).collect());
     if let Some((result, elapsed_ms)) = reconcile.ended {
-        section("ended", vec![format!("{result:?} after {elapsed_ms} ms, of which {} us in the plugin", reconcile.guest_us)]);
+        section(
+            "ended",
+            vec![format!("{result:?} after {elapsed_ms} ms, of which {} us in the plugin", reconcile.guest_us)],
+        );
     }
     if let Some(fault) = &reconcile.fault {
         lines.extend(fault.lines().map(|line| Line::from(line.to_owned()).red()));

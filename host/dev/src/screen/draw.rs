@@ -33,7 +33,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, view: &View) {
     match opened {
         Some((name, lines)) => text(frame, middle.union(bottom), name, lines, view.scroll),
         None => {
-            let [left, right] = Layout::horizontal([Constraint::Percentage(45), Constraint::Percentage(55)]).areas(middle);
+            let [left, right] =
+                Layout::horizontal([Constraint::Percentage(45), Constraint::Percentage(55)]).areas(middle);
             objects(frame, left, model, view);
             reconciles(frame, right, model, view);
             match broken {
@@ -199,7 +200,10 @@ mod tests {
 
     #[test]
     fn the_screen_shows_plugins_objects_reconciles_and_the_log() {
-        check(&session(), &View { title: "https://127.0.0.1:6443".to_owned(), ..View::default() }, &expect![[r#"
+        check(
+            &session(),
+            &View { title: "https://127.0.0.1:6443".to_owned(), ..View::default() },
+            &expect![[r#"
             mortise dev https://127.0.0.1:6443
             ┌plugins─────────────────────────────────────────────────────────────────────────────────────────────────────┐
             │podset               serves  0.00 s (cargo 0.90 s, mortise 0 ms)  reload 1                                  │
@@ -223,7 +227,8 @@ mod tests {
             │                                                                                                            │
             │                                                                                                            │
             └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
-            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]]);
+            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]],
+        );
     }
 
     #[test]
@@ -231,7 +236,10 @@ mod tests {
         let mut model = session();
         let output = "\u{1b}[31merror[E0308]\u{1b}[0m: mismatched types\n --> src/lib.rs:7:5".to_owned();
         model.take(2_000, Event::BuildFailed { plugin: "podset".to_owned(), output });
-        check(&model, &View::default(), &expect![[r#"
+        check(
+            &model,
+            &View::default(),
+            &expect![[r#"
             mortise dev
             ┌plugins─────────────────────────────────────────────────────────────────────────────────────────────────────┐
             │podset               does not build; the version before serves  0.00 s (cargo 0.90 s, mortise 0 ms)  reload │
@@ -255,12 +263,16 @@ mod tests {
             │                                                                                                            │
             │                                                                                                            │
             └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
-            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]]);
+            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]],
+        );
     }
 
     #[test]
     fn a_reconcile_opens() {
-        check(&session(), &View { opened: Opened::Reconcile, ..View::default() }, &expect![[r#"
+        check(
+            &session(),
+            &View { opened: Opened::Reconcile, ..View::default() },
+            &expect![[r#"
             mortise dev
             ┌plugins─────────────────────────────────────────────────────────────────────────────────────────────────────┐
             │podset               serves  0.00 s (cargo 0.90 s, mortise 0 ms)  reload 1                                  │
@@ -284,12 +296,16 @@ mod tests {
             │                                                                                                            │
             │                                                                                                            │
             └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
-            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]]);
+            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]],
+        );
     }
 
     #[test]
     fn the_diff_of_an_outcome_has_what_changed() {
-        check(&session(), &View { opened: Opened::Diff, ..View::default() }, &expect![[r#"
+        check(
+            &session(),
+            &View { opened: Opened::Diff, ..View::default() },
+            &expect![[r#"
             mortise dev
             ┌plugins─────────────────────────────────────────────────────────────────────────────────────────────────────┐
             │podset               serves  0.00 s (cargo 0.90 s, mortise 0 ms)  reload 1                                  │
@@ -313,6 +329,7 @@ mod tests {
             │                                                                                                            │
             │                                                                                                            │
             └────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
-            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]]);
+            enter opens a reconcile  r reconcile now  d diff  l log  / filter  tab other list  esc back  q quit"#]],
+        );
     }
 }
