@@ -74,7 +74,7 @@ fn check_size(podset: &Path) -> Result<()> {
     Ok(())
 }
 
-fn ensure_target(checkout: &Checkout) -> Result<()> {
+pub(crate) fn ensure_target(checkout: &Checkout) -> Result<()> {
     let mut rustc = checkout.tool("rustc");
     rustc.args(["--print", "target-libdir", "--target", TARGET]).stdout(Stdio::piped()).stderr(Stdio::null());
     let output = start(&mut rustc)?.wait_with_output().with_context(|| format!("run `{}`", line(&rustc)))?;

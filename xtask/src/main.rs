@@ -4,6 +4,7 @@
 mod checkout;
 mod control_plane;
 mod demo;
+mod dev;
 mod generated;
 mod guests;
 mod kubernetes_documents;
@@ -22,6 +23,10 @@ const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
 Commands:
+  dev [DIR...] [OPTIONS]
+                     Run plugins while you write them, on a local cluster in the same process: `mortise dev`, for podset
+                     unless a folder is named. It needs neither Go nor kubectl. OPTIONS are those of `mortise dev`, as
+                     --plain for lines instead of a screen.
   demo [--all] [--keep]
                      Show mortise on a real control plane: install a plugin, create its Pods, delete one, replace the
                      plugin while it runs. --all shows the other plugins under plugins/ too, one after another. --keep
@@ -58,6 +63,7 @@ fn main() -> ExitCode {
 fn run(args: &[&str]) -> Result<ExitCode> {
     let checkout = Checkout::here()?;
     let done = match args {
+        ["dev", arguments @ ..] => dev::run(&checkout, arguments),
         ["demo", options @ ..] if let Some((length, after)) = demo::options(options) => {
             demo::run(&checkout, length, after)
         }

@@ -5,11 +5,15 @@
 //! nothing here would take its finalizers away.
 
 mod classes;
+mod condition;
 mod hook;
 mod limits;
+mod matching;
 mod pods;
+mod policy;
 mod quota;
 mod reading;
+mod review;
 mod webhooks;
 
 use serde_json::{Value, json};
@@ -116,6 +120,7 @@ pub(crate) fn validate(
             webhooks::before_delete(cluster, context, attributes, old)?;
         }
     }
+    policy::validate(cluster, context, attributes, matching::Objects { new: object, old })?;
     webhooks::validate(cluster, context, attributes, object, old)?;
     match object {
         Some(object) if attributes.subresource.is_empty() => quota::charge(cluster, attributes, object, old),

@@ -345,7 +345,10 @@ mod tests {
         assert_eq!(ask(&mut cluster, Put, &format!("{DEFINITIONS}/widgets.example.com"), &two).0, 200);
         let get = request(Get, &format!("{beta}/a"), &[], &Value::Null);
         let Reply::Call(call) = cluster.request(&get, &[], start()) else { panic!("no webhook is asked") };
-        assert_eq!((call.url.as_str(), call.server_name.as_deref()), ("https://s.n.svc:443/convert?timeout=30s", Some("s.n.svc")));
+        assert_eq!(
+            (call.url.as_str(), call.server_name.as_deref()),
+            ("https://s.n.svc:443/convert?timeout=30s", Some("s.n.svc"))
+        );
         let asked = &call.review["request"];
         let mut object = asked["objects"][0].clone();
         object["apiVersion"] = asked["desiredAPIVersion"].clone();

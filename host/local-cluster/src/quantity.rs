@@ -7,7 +7,8 @@ use std::fmt;
 use serde_json::Value;
 
 /// What the API server says of text that is no quantity.
-pub(crate) const NO_QUANTITY: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+pub(crate) const NO_QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const NANO: i128 = 1_000_000_000;
 /// No binary quantity is greater than this many units.
 const MOST: i128 = i64::MAX as i128;

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::reading::{array, kind, text};
-use crate::halt::{Answer, Halt, Status};
+use super::condition::Scope;
+use super::matching::{GROUP, Objects, matching, selects};
+use super::reading::{array, forbidden, text};
+use super::review::request;
+use crate::halt::{Halt, Status};
 use crate::resource::{Resource, Storage};
 use crate::rest::{Attributes, Context};
-use crate::selector::Labels;
 use crate::store::Object;
-use crate::{Cluster, definition, scale, uid, webhook};
+use crate::{Cluster, uid, webhook};
 
-pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// One webhook, in its place in a configuration.
@@ -22,23 +23,6 @@ pub(super) struct Hook {
     configuration: Arc<Object>,
     index: usize,
     mutates: bool,
-}
-
-/// The objects of a request.
-#[derive(Clone, Copy)]
-pub(super) struct Objects<'a> {
-    pub(super) new: Option<&'a Value>,
-    pub(super) old: Option<&'a Value>,
-}
-
-impl Objects<'_> {
-    pub(super) fn operation(&self) -> &'static str {
-        match (self.new, self.old) {
-            (None, _) => "DELETE",
-            (_, None) => "CREATE",
-            _ => "UPDATE",
-        }
-    }
 }
 
 /// Why there is no response.
@@ -67,106 +51,6 @@ pub(super) fn all(cluster: &Cluster, mutates: bool) -> Vec<Hook> {
     configurations.flat_map(hooks).collect()
 }
 
-/// Admission configurations are never admitted by what they configure.
-pub(super) fn is_exempt(attributes: &Attributes) -> bool {
-    let (group, plural) = kind(attributes);
-    group == GROUP && (plural.contains("webhookconfiguration") || plural.contains("admissionpolic"))
-}
-
-/// The namespace of a request, which of a Namespace is the Namespace itself.
-pub(super) fn namespace<'a>(attributes: &'a Attributes, objects: Objects<'a>) -> &'a str {
-    if kind(attributes) != ("", "namespaces") {
-        return &attributes.namespace;
-    }
-    let name = objects.new.or(objects.old).map_or("", |object| text(&object["metadata"], "name"));
-    if attributes.name.is_empty() { name } else { &attributes.name }
-}
-
-/// Whether a `namespaceSelector` and an `objectSelector` select the request.
-pub(super) fn selects(
-    cluster: &Cluster,
-    attributes: &Attributes,
-    objects: Objects<'_>,
-    selectors: &Value,
-) -> Result<bool, Halt> {
-    let of_object = Labels::read(&selectors["objectSelector"]);
-    let has = |object: Option<&Value>| object.is_some_and(|object| of_object.matches(&object["metadata"]["labels"]));
-    if !of_object.0.is_empty() && !has(objects.new) && !has(objects.old) {
-        return Ok(false);
-    }
-    let of_namespace = Labels::read(&selectors["namespaceSelector"]);
-    let name = namespace(attributes, objects);
-    if of_namespace.0.is_empty() || name.is_empty() {
-        return Ok(true);
-    }
-    if let (("", "namespaces"), "", Some(new)) = (kind(attributes), attributes.subresource.as_str(), objects.new) {
-        return Ok(of_namespace.matches(&new["metadata"]["labels"]));
-    }
-    let found = cluster.store.get(&Storage::new("", "namespaces"), "", name);
-    let found = found.ok_or_else(|| Status::not_found("", "namespaces", name))?;
-    Ok(of_namespace.matches(&found.value["metadata"]["labels"]))
-}
-
-/// The resource, in the version that one of the rules has: the request's own, or by `matchPolicy: Equivalent` another one.
-pub(super) fn matching(
-    cluster: &Cluster,
-    attributes: &Attributes,
-    objects: Objects<'_>,
-    rules: &[Value],
-    policy: &Value,
-) -> Option<Arc<Resource>> {
-    let own = &attributes.resource;
-    let fits = |resource: &Resource| rules.iter().any(|rule| rule_fits(rule, resource, attributes, objects));
-    if fits(own) {
-        return Some(own.clone());
-    }
-    if policy == "Exact" {
-        return None;
-    }
-    let mut others = cluster.resources().filter(|other| other.storage == own.storage && other.version != own.version);
-    others.find(|other| fits(other)).cloned()
-}
-
-fn rule_fits(rule: &Value, resource: &Resource, attributes: &Attributes, objects: Objects<'_>) -> bool {
-    let has = |key: &str, wanted: &str| array(rule, key).iter().any(|known| known == "*" || known == wanted);
-    let in_namespace = kind(attributes) != ("", "namespaces") && !attributes.namespace.is_empty();
-    let scope = match text(rule, "scope") {
-        "Namespaced" => in_namespace,
-        "Cluster" => !in_namespace,
-        _ => true,
-    };
-    let resources = array(rule, "resources").iter().filter_map(Value::as_str).any(|known| {
-        let (plural, subresource) = known.split_once('/').unwrap_or((known, ""));
-        (plural == "*" || plural == &*resource.plural) && (subresource == "*" || subresource == attributes.subresource)
-    });
-    let name = array(rule, "resourceNames").is_empty() || has("resourceNames", &attributes.name);
-    scope
-        && resources
-        && name
-        && has("operations", objects.operation())
-        && has("apiGroups", &resource.group)
-        && has("apiVersions", &resource.version)
-}
-
-/// An object as reviews show it: in the version that was matched, and as its subresource.
-pub(super) fn shown(
-    cluster: &Cluster,
-    attributes: &Attributes,
-    target: &Resource,
-    object: &Value,
-    answers: &[Answer],
-) -> Result<Value, Halt> {
-    if attributes.subresource == "scale" {
-        return Ok(scale::of(&attributes.resource, object));
-    }
-    if target.version == attributes.resource.version
-        || attributes.verb == "create" && !attributes.subresource.is_empty()
-    {
-        return Ok(object.clone());
-    }
-    Ok(definition::at_version(cluster, target, object, answers)?.into_owned())
-}
-
 impl Hook {
     fn value(&self) -> &Value {
         array(&self.configuration.value, "webhooks").get(self.index).unwrap_or(&Value::Null)
@@ -193,6 +77,7 @@ impl Hook {
     pub(super) fn wants(
         &self,
         cluster: &Cluster,
+        context: &Context<'_>,
         attributes: &Attributes,
         objects: Objects<'_>,
     ) -> Result<Option<Arc<Resource>>, Halt> {
@@ -200,7 +85,18 @@ impl Hook {
         let Some(target) = matching(cluster, attributes, objects, array(hook, "rules"), &hook["matchPolicy"]) else {
             return Ok(None);
         };
-        Ok(selects(cluster, attributes, objects, hook)?.then_some(target))
+        if !selects(cluster, attributes, objects, hook)? {
+            return Ok(None);
+        }
+        let conditions = array(hook, "matchConditions");
+        if conditions.is_empty() {
+            return Ok(Some(target));
+        }
+        match Scope::new(cluster, context, attributes, &target, objects)?.holds(conditions) {
+            Ok(holds) => Ok(holds.then_some(target)),
+            Err(_) if self.ignores_failures() => Ok(None),
+            Err(why) => Err(forbidden(attributes, objects.new.or(objects.old).unwrap_or(&Value::Null), &why)),
+        }
     }
 
     /// The checked response of the webhook.
@@ -264,67 +160,6 @@ impl Hook {
         };
         Err(wrong.to_owned())
     }
-}
-
-fn request(
-    cluster: &Cluster,
-    context: &Context<'_>,
-    attributes: &Attributes,
-    target: &Resource,
-    objects: Objects<'_>,
-    uid: &str,
-) -> Result<Value, Halt> {
-    let kind = |resource: &Resource| match resource.subresource(&attributes.subresource) {
-        Some(of) => json!({"group": &*of.group, "version": &*of.version, "kind": &*of.kind}),
-        None => json!({"group": &*resource.group, "version": &*resource.version, "kind": &*resource.kind}),
-    };
-    let plural = |resource: &Resource| json!({"group": &*resource.group, "version": &*resource.version, "resource": &*resource.plural});
-    let view =
-        |object: Option<&Value>| object.map_or(Ok(Value::Null), |object| shown(cluster, attributes, target, object, context.answers));
-    let operation = objects.operation();
-    let mut user = json!({});
-    for (key, value) in [("username", &context.user.name), ("uid", &context.user.uid)] {
-        if !value.is_empty() {
-            user[key] = value.clone().into();
-        }
-    }
-    if !context.user.groups.is_empty() {
-        user["groups"] = json!(context.user.groups);
-    }
-    if !context.user.extra.is_empty() {
-        user["extra"] = context.user.extra.iter().map(|(key, values)| (key.clone(), json!(values))).collect();
-    }
-    let mut options = json!({"apiVersion": "meta.k8s.io/v1"});
-    options["kind"] = match operation {
-        "DELETE" => "DeleteOptions".into(),
-        "CREATE" => "CreateOptions".into(),
-        _ => "UpdateOptions".into(),
-    };
-    if operation != "DELETE" && !context.manager.is_empty() {
-        options["fieldManager"] = context.manager.clone().into();
-    }
-    if context.dry_run {
-        options["dryRun"] = json!(["All"]);
-    }
-    let own = &attributes.resource;
-    let mut request = json!({
-        "uid": uid, "kind": kind(target), "resource": plural(target), "requestKind": kind(own), "requestResource": plural(own),
-        "operation": operation, "userInfo": user, "object": view(objects.new)?, "oldObject": view(objects.old)?,
-        "dryRun": context.dry_run, "options": options,
-    });
-    let stored = objects.new.or(objects.old).map_or("", |object| text(&object["metadata"], "name"));
-    let name = if attributes.name.is_empty() { stored } else { &attributes.name };
-    let subresource = attributes.subresource.as_str();
-    let optional = [
-        ("name", name),
-        ("namespace", namespace(attributes, objects)),
-        ("subResource", subresource),
-        ("requestSubResource", subresource),
-    ];
-    for (key, value) in optional.into_iter().filter(|(_, value)| !value.is_empty()) {
-        request[key] = value.into();
-    }
-    Ok(request)
 }
 
 /// Reasons that clients know; of another one the code and the message are left.

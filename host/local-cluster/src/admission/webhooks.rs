@@ -8,8 +8,10 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
-use super::hook::{self, Failure, Hook, Objects};
+use super::hook::{self, Failure, Hook};
+use super::matching::{self, Objects};
 use super::reading::text;
+use super::review;
 use crate::halt::{Answer, Halt, Status};
 use crate::resource::Resource;
 use crate::rest::{Attributes, Context};
@@ -52,7 +54,7 @@ pub(super) fn mutate(
     old: Option<&Value>,
     rounds: &mut Rounds,
 ) -> Result<(), Halt> {
-    if hook::is_exempt(attributes) {
+    if matching::is_exempt(attributes) {
         return Ok(());
     }
     rounds.second = rounds.changed;
@@ -61,13 +63,13 @@ pub(super) fn mutate(
     }
     for hook in hook::all(cluster, true) {
         let objects = Objects { new: Some(&*object), old };
-        let Some(target) = hook.wants(cluster, attributes, objects)? else { continue };
+        let Some(target) = hook.wants(cluster, context, attributes, objects)? else { continue };
         if !rounds.asks(&hook) {
             continue;
         }
         let answer = hook.ask(cluster, context, attributes, &target, objects);
         let Some(response) = settled(&hook, answer)? else { continue };
-        let patched = patched(cluster, attributes, &target, &hook, object, &response, context.answers);
+        let patched = patched(cluster, attributes, &target, &hook, (&*object, &response), context.answers);
         let Some(patched) = settled(&hook, patched)?.flatten() else {
             remember(rounds, &hook);
             continue;
@@ -118,11 +120,11 @@ fn each(
     objects: Objects<'_>,
     mutating: bool,
 ) -> Result<(), Halt> {
-    if hook::is_exempt(attributes) {
+    if matching::is_exempt(attributes) {
         return Ok(());
     }
     for hook in hook::all(cluster, mutating) {
-        if let Some(target) = hook.wants(cluster, attributes, objects)? {
+        if let Some(target) = hook.wants(cluster, context, attributes, objects)? {
             let answer = hook.ask(cluster, context, attributes, &target, objects);
             let patch = settled(&hook, answer)?.is_some_and(|response| !text(&response, "patch").is_empty());
             if patch {
@@ -153,8 +155,7 @@ fn patched(
     attributes: &Attributes,
     target: &Resource,
     hook: &Hook,
-    object: &Value,
-    response: &Value,
+    (object, response): (&Value, &Value),
     answers: &[Answer],
 ) -> Result<Option<Value>, Failure> {
     let encoded = text(response, "patch");
@@ -170,7 +171,7 @@ fn patched(
     if patch_type != "JSONPatch" {
         return Err(Failure::Call(format!("unsupported patch type {patch_type:?}")));
     }
-    let mut new = hook::shown(cluster, attributes, target, object, answers)?;
+    let mut new = review::shown(cluster, attributes, target, object, answers)?;
     let refused = |error| Failure::Halt(Status::internal(format!("{}: {error}", hook.name())).into());
     json_patch::patch(&mut new, &patch).map_err(refused)?;
     if attributes.subresource == "scale" {
@@ -197,7 +198,7 @@ mod tests {
     use crate::Method::{Delete, Post};
     use crate::resource::Storage;
     use crate::testing::{ask, quiet, request, start};
-    use crate::{Answer, Body, Call, Method, Reply, Response};
+    use crate::{Body, Call, Method, Reply, Response};
 
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -261,7 +262,11 @@ mod tests {
         let mut cluster = quiet();
         configure(&mut cluster, "MutatingWebhookConfiguration", &json!([hook("a.b.c")]));
         let patch = BASE64_STANDARD.encode(json!([{"op": "add", "path": "/data", "value": {"k": "v"}}]).to_string());
-        let create = (Post, "/api/v1/namespaces/default/configmaps?fieldManager=x", &json!({"metadata": {"generateName": "m-"}}));
+        let create = (
+            Post,
+            "/api/v1/namespaces/default/configmaps?fieldManager=x",
+            &json!({"metadata": {"generateName": "m-"}}),
+        );
         let (response, calls) = with(&mut cluster, create, |call| {
             Ok(allowed(call, &json!({"patch": patch, "patchType": "JSONPatch", "warnings": ["careful"]})))
         });
@@ -356,6 +361,20 @@ mod tests {
             (json!({"objectSelector": {"matchLabels": {"a": "b"}}}), json!({"a": "b"}), "", 500, 1),
             (json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}), json!({}), "", 201, 0),
             (json!({"failurePolicy": "Ignore"}), json!({}), "", 201, 1),
+            (
+                json!({"matchConditions": [{"name": "x", "expression": "object.metadata.name == 'x'"}]}),
+                json!({}),
+                "",
+                201,
+                0,
+            ),
+            (
+                json!({"matchConditions": [{"name": "x", "expression": "object.data.gone == 'x'"}]}),
+                json!({}),
+                "",
+                403,
+                0,
+            ),
             (
                 json!({"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"], "scope": "Cluster"}]}),
                 json!({}),

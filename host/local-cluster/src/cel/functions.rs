@@ -147,9 +147,7 @@ pub(super) fn call(name: &str, args: &[Value]) -> Answer {
         "quantity" | "isQuantity" => {
             let quantity = Quantity::parse(text(first)?);
             match name {
-                "quantity" => {
-                    quantity.map(|quantity| thing(Thing::Quantity(quantity))).map_err(fault)
-                }
+                "quantity" => quantity.map(|quantity| thing(Thing::Quantity(quantity))).map_err(fault),
                 _ => Ok(Value::Bool(quantity.is_ok())),
             }
         }
