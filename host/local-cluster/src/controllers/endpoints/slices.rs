@@ -146,7 +146,8 @@ fn write_slice(
         return Ok(());
     };
     let known = &slice.value;
-    if list(&known["endpoints"]) == endpoints && list(&known["ports"]) == ports && known["metadata"]["labels"] == labels {
+    if list(&known["endpoints"]) == endpoints && list(&known["ports"]) == ports && known["metadata"]["labels"] == labels
+    {
         return Ok(());
     }
     write::change(cluster, context, slice, |object| {
