@@ -37,6 +37,8 @@ mod subject;
 mod table;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod time;
 mod uid;
 mod watch;
