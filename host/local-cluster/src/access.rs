@@ -11,9 +11,11 @@ mod token;
 use jiff::Timestamp;
 
 use crate::Cluster;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
-use crate::request::{Credentials, Method, Request, User};
-use crate::rest::{Attributes, Context};
+use crate::request::{Credentials, Method, Request};
+use crate::user::User;
 
 pub(crate) use self::action::Action;
 pub(crate) use self::bootstrap::bootstrap;

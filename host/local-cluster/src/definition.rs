@@ -11,7 +11,6 @@ mod open_api;
 mod prepare;
 mod served;
 mod structural;
-mod version;
 
 pub(crate) use self::check::causes;
 pub(crate) use self::conversion::{all_at_version, at_version, for_storage};
@@ -19,7 +18,6 @@ pub(crate) use self::finalize::{hold, removed, written};
 pub(crate) use self::instance::{prepare_create, prepare_update};
 pub(crate) use self::prepare::{default, prepare};
 pub(crate) use self::served::changed;
-pub(crate) use self::version::Version;
 
 #[cfg(test)]
 mod tests {
@@ -115,8 +113,8 @@ mod tests {
         // Nothing changes an object of a definition that goes but its finalizers, by those that may still patch.
         found["metadata"]["finalizers"] = json!([]);
         let resource = cluster.resource("example.com", "v1", "widgets").cloned().unwrap();
-        let attributes = crate::rest::Attributes::of("update", &resource, "default", "a");
-        let context = crate::rest::Context::system("admin", &[], start());
+        let attributes = crate::attributes::Attributes::of("update", &resource, "default", "a");
+        let context = crate::context::Context::system("admin", &[], start());
         crate::rest::update(&mut cluster, &context, &attributes, found, crate::rest::Update::Whole).unwrap();
         assert_eq!(ask(&mut cluster, Get, WIDGETS, &Value::Null).0, 404);
         assert_eq!(ask(&mut cluster, Get, &format!("{DEFINITIONS}/widgets.example.com"), &Value::Null).0, 404);

@@ -91,13 +91,6 @@ impl Quantity {
         Ok(Self { nano: if text.starts_with('-') { -nano } else { nano }, form })
     }
 
-    /// The quantity, rounded up to thousandths as resources are.
-    pub(crate) fn rounded(self) -> Self {
-        let step = NANO / 1000;
-        let up = i128::from(self.nano.rem_euclid(step) != 0);
-        Self { nano: (self.nano.div_euclid(step) + up).saturating_mul(step), ..self }
-    }
-
     /// The sum, written as the first one.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self { nano: self.nano.saturating_add(other.nano), ..self }
@@ -219,7 +212,6 @@ mod tests {
         for (text, wanted) in cases {
             assert_eq!(Quantity::parse(text).unwrap().text(), wanted, "{text}");
         }
-        assert_eq!(Quantity::parse("0.1m").unwrap().rounded().text(), "1m");
         for text in ["", "a", "1.2.3", "1 Gi", "ä", "1Gib"] {
             assert_eq!(Quantity::parse(text).unwrap_err(), NO_QUANTITY, "{text}");
         }

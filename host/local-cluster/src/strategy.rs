@@ -20,9 +20,11 @@ mod validate;
 
 use serde_json::{Value, json};
 
+use crate::attributes::Attributes;
+use crate::context::Context;
+use crate::deletion::Propagation;
 use crate::halt::{Cause, Halt, Status};
 use crate::resource::{Resource, Storage};
-use crate::rest::{Attributes, Context, Propagation};
 use crate::store::Object;
 use crate::{Cluster, definition};
 

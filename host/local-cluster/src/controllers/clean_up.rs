@@ -4,12 +4,14 @@
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::placement::{has_ended, node_of};
 use super::storages::{EVENTS, JOBS, NODES, PODS};
-use super::{Again, Controller, Key, condition, key, write};
+use super::{condition, write};
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, key};
+use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions, Propagation};
+use crate::placement::{has_ended, node_of};
 use crate::store::{Change, Event};
 use crate::time;
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::placement::has_ended;
 use super::storages::{ENDPOINTS, PODS, SERVICES};
-use super::{Again, Controller, Key, condition, key, unchanged, write};
+use super::{condition, write};
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, key, unchanged};
 use crate::halt::Halt;
-use crate::rest::Context;
+use crate::placement::has_ended;
 use crate::store::{Change, Event, Object};
 use crate::time;
 
@@ -167,7 +168,7 @@ fn reconcile(cluster: &mut Cluster, context: &Context<'_>, key: &Key) -> Result<
         let gone = cluster.store.get(&SERVICES, &key.0, &key.1).is_none();
         let known = cluster.store.get(&ENDPOINTS, &key.0, &key.1).filter(|_| gone).cloned();
         if let Some(known) = known.filter(|known| known.label("endpoints.kubernetes.io/managed-by").is_some()) {
-            write::delete(cluster, context, &known, &crate::rest::DeleteOptions::default())?;
+            write::delete(cluster, context, &known, &crate::deletion::DeleteOptions::default())?;
         }
         return Ok(Again::No);
     };

@@ -11,14 +11,14 @@ mod references;
 
 use jiff::SignedDuration;
 
-use super::placement::node_of;
 use super::storages::{NODES, PODS};
-use super::{Again, Controller, Key};
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key};
 use crate::halt::Halt;
-use crate::request::User;
-use crate::rest::Context;
+use crate::placement::node_of;
 use crate::store::{Change, Event, Object};
+use crate::user::User;
 
 /// `"false"` on a Pod: its containers are not ready. On a node: its kubelet is gone.
 const READY: &str = "local-cluster.mortise.dev/ready";

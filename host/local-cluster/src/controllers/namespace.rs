@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::storages::{NAMESPACES, PODS};
-use super::{Again, Controller, Key, condition, write};
+use super::{condition, write};
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key};
+use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::Halt;
 use crate::resource::Storage;
-use crate::rest::{Context, DeleteOptions, Propagation};
 use crate::store::{Change, Event, Object};
 
 const FINALIZER: &str = "kubernetes";

@@ -5,12 +5,14 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::placement::node_of;
 use super::storages::{LEASES, NODES, PODS};
-use super::{Again, Controller, Key, condition, taint, unchanged, write};
+use super::{condition, taint, write};
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, unchanged};
+use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions};
+use crate::placement::node_of;
 use crate::store::{Change, Event, Object};
 use crate::time;
 

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::storages::{CLAIMS, CLASSES, VOLUMES};
-use super::{Again, Controller, Key, key, resources, write};
+use super::write;
 use crate::Cluster;
+use crate::amounts;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, key};
+use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions};
 use crate::selector::Labels;
 use crate::store::{Change, Event, Object};
 
@@ -97,7 +100,7 @@ fn class(object: &Object) -> Option<&str> {
 }
 
 fn size(amounts: &Value) -> i64 {
-    resources::parse(&amounts["storage"]).unwrap_or(0)
+    amounts::parse(&amounts["storage"]).unwrap_or(0)
 }
 
 /// The smallest free volume that has what a claim asks for.

@@ -4,9 +4,10 @@
 use serde_json::Value;
 
 use crate::Cluster;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::Halt;
 use crate::resource::Resource;
-use crate::rest::{Attributes, Context};
 
 /// Takes the status away where it is a subresource, and counts the first generation.
 pub(crate) fn prepare_create(

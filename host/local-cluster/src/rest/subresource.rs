@@ -11,9 +11,10 @@ mod token;
 use serde_json::{Value, json};
 
 use crate::Cluster;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::request::{Request, Response};
-use crate::rest::{Attributes, Context};
 use crate::{admission, body};
 
 /// Answers what the plain verbs do not.

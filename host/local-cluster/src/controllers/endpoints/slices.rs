@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Again, Backend, Controller, Key, backends, hostname, labels, publishes_all, service, target};
+use super::{Backend, backends, hostname, labels, publishes_all, service, target};
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key};
 use crate::controllers::storages::SLICES;
 use crate::controllers::write;
+use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions};
 use crate::store::{Change, Event, Object};
 use crate::time;
 

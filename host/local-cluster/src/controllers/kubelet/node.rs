@@ -5,11 +5,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::Again;
 use crate::controllers::storages::LEASES;
-use crate::controllers::{Again, condition, write};
+use crate::controllers::{condition, write};
 use crate::halt::Halt;
 use crate::published::KUBERNETES;
-use crate::rest::Context;
 use crate::store::Object;
 use crate::time;
 

@@ -7,11 +7,14 @@ use serde_json::{Value, json};
 use super::containers::{self, Looked};
 use super::{STOPS_AFTER, annotation, duration, references};
 use crate::Cluster;
-use crate::controllers::placement::has_ended;
+use crate::attributes::Attributes;
+use crate::context::Context;
+use crate::controllers::controller::Again;
 use crate::controllers::storages::PODS;
-use crate::controllers::{Again, condition, write};
+use crate::controllers::{condition, write};
 use crate::halt::Halt;
-use crate::rest::{self, Attributes, Context};
+use crate::placement::has_ended;
+use crate::rest;
 use crate::store::Object;
 use crate::time;
 

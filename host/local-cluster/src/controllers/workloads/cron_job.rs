@@ -14,9 +14,11 @@ use super::field::{after, list, set, text};
 use super::job;
 use super::ownership::{CRON_JOBS, JOBS, controlled, is_controlled_by, keys, refusal};
 use crate::Cluster;
-use crate::controllers::{Again, Key, write};
+use crate::context::Context;
+use crate::controllers::controller::{Again, Key};
+use crate::controllers::write;
+use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions, Propagation};
 use crate::store::{Change, Object};
 use crate::time;
 

@@ -17,9 +17,10 @@ use super::ownership::{JOBS, PODS, claim, controlled, controller, keys};
 use super::pod_control::{self, BURST};
 use super::{condition, pod};
 use crate::Cluster;
-use crate::controllers::{Again, Key, write};
+use crate::context::Context;
+use crate::controllers::controller::{Again, Key};
+use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::{Change, Object};
 use crate::time;
 

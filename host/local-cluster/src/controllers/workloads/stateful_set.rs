@@ -13,9 +13,11 @@ use super::history::{self, History};
 use super::ownership::{PODS, STATEFUL_SETS, claim, keys, refusal};
 use super::pod;
 use crate::Cluster;
-use crate::controllers::{Again, Key, write};
+use crate::context::Context;
+use crate::controllers::controller::{Again, Key};
+use crate::controllers::write;
+use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions};
 use crate::store::{Change, Object};
 
 /// How many ordinals one look goes through: as many Pods as a cluster may have. More are not made.

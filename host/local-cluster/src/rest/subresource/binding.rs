@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{admit, document, set_condition, success};
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::request::{Request, Response};
 use crate::resource::Storage;
-use crate::rest::{Attributes, Context};
 use crate::{Cluster, time};
 
 pub(super) fn create(

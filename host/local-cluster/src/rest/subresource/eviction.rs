@@ -6,10 +6,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{admit, document, set_condition, success};
+use crate::attributes::Attributes;
+use crate::context::Context;
+use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::{Halt, Status};
 use crate::request::{Request, Response};
 use crate::resource::Storage;
-use crate::rest::{Attributes, Context, DeleteOptions, Propagation, delete};
+use crate::rest::delete;
 use crate::selector::Labels;
 use crate::store::Object;
 use crate::{Cluster, time};

@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 use super::{admit, document};
 use crate::Cluster;
 use crate::access::{self, AUDIENCE, Action};
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
-use crate::request::{Request, Response, User};
-use crate::rest::{Attributes, Context};
+use crate::request::{Request, Response};
 use crate::time;
+use crate::user::User;
 
 pub(super) fn create(
     cluster: &mut Cluster,

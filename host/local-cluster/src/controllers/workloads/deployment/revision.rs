@@ -11,9 +11,10 @@ use super::super::{condition, hash};
 use super::rollout::{DESIRED, HASH, HISTORY, MAX, REVISION, Rollout, annotation, revision, same_template};
 use super::{scale, status};
 use crate::Cluster;
-use crate::controllers::{Again, write};
+use crate::context::Context;
+use crate::controllers::controller::Again;
+use crate::controllers::write;
 use crate::halt::{Halt, Status};
-use crate::rest::Context;
 use crate::store::Object;
 
 /// How long the annotation with earlier revisions may be, as the real controller has it: the oldest are dropped.

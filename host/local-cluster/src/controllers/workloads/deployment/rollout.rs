@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::super::field::{int, scaled, text};
 use super::super::ownership::{DEPLOYMENTS, REPLICA_SETS, claim};
 use crate::Cluster;
+use crate::context::Context;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::Object;
 use crate::time;
 

@@ -8,9 +8,10 @@ use super::super::condition as conditions;
 use super::super::field::{after, counts, fields, int, list, text};
 use super::rollout::Rollout;
 use crate::Cluster;
-use crate::controllers::{Again, write};
+use crate::context::Context;
+use crate::controllers::controller::Again;
+use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::time;
 
 const PROGRESSING: &str = "Progressing";

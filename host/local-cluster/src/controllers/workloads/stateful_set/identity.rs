@@ -8,9 +8,9 @@ use super::super::field::{int, list, set, text};
 use super::super::ownership::{CLAIMS, PODS, STATEFUL_SETS, controller, refusal};
 use super::super::{history, pod};
 use crate::Cluster;
+use crate::context::Context;
 use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::Object;
 
 pub(super) const REVISION: &str = "controller-revision-hash";

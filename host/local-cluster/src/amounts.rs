@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Amounts in thousandths, by resource, such as `cpu`.
-pub(super) type Amounts = BTreeMap<String, i64>;
+pub(crate) type Amounts = BTreeMap<String, i64>;
 
 const BINARY: [(&str, i128); 6] =
     [("Ei", 1 << 60), ("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
@@ -14,7 +14,7 @@ const DECIMAL: [(&str, i32); 10] =
     [("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3), ("", 0), ("m", -3), ("u", -6), ("n", -9)];
 
 /// A quantity in thousandths, rounded up. What is no quantity is none; what is too large is the largest.
-pub(super) fn parse(value: &Value) -> Option<i64> {
+pub(crate) fn parse(value: &Value) -> Option<i64> {
     let number;
     let text = match value {
         Value::String(text) => text.trim(),
@@ -49,7 +49,7 @@ fn divide(amount: i128, by: i128) -> i128 {
 }
 
 /// The canonical text of thousandths: with binary suffixes, or with decimal ones.
-pub(super) fn format(thousandths: i64, binary: bool) -> String {
+pub(crate) fn format(thousandths: i64, binary: bool) -> String {
     if thousandths == 0 {
         return "0".to_owned();
     }
@@ -67,7 +67,7 @@ pub(super) fn format(thousandths: i64, binary: bool) -> String {
 
 /// What a Pod asks of a node (`requests`), or may use of it (`limits`): all its containers together, or its largest init
 /// container, if that is more.
-pub(super) fn of_pod(pod: &Value, what: &str) -> Amounts {
+pub(crate) fn of_pod(pod: &Value, what: &str) -> Amounts {
     let spec = &pod["spec"];
     let mut total = Amounts::new();
     for container in spec["containers"].as_array().into_iter().flatten() {
