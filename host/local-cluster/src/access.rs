@@ -15,17 +15,13 @@ use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::request::{Credentials, Method, Request};
-use crate::user::User;
+use crate::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
 
 pub(crate) use self::action::Action;
 pub(crate) use self::bootstrap::bootstrap;
 pub(crate) use self::escalation::check as check_escalation;
 pub(crate) use self::rbac::{decide, rules};
 pub(crate) use self::token::{AUDIENCE, Bound, Claims, issue};
-
-const AUTHENTICATED: &str = "system:authenticated";
-const UNAUTHENTICATED: &str = "system:unauthenticated";
-const ANONYMOUS: &str = "system:anonymous";
 
 /// The user of a request: the one of its credentials, or the one whom that user impersonates.
 pub(crate) fn authenticate(cluster: &Cluster, request: &Request, now: Timestamp) -> Result<User, Halt> {

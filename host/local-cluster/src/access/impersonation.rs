@@ -6,12 +6,11 @@
 
 use super::action::Action;
 use super::rbac;
-use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 use crate::Cluster;
 use crate::halt::{Halt, Status};
 use crate::path::{self, Path};
 use crate::request::Request;
-use crate::user::User;
+use crate::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 

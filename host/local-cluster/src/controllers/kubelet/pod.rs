@@ -4,8 +4,9 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::annotation::{STOPS_AFTER, annotation, duration};
 use super::containers::{self, Looked};
-use super::{STOPS_AFTER, annotation, duration, references};
+use super::references;
 use crate::Cluster;
 use crate::attributes::Attributes;
 use crate::context::Context;

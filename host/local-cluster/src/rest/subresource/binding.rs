@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{admit, document, set_condition, success};
+use super::posted::{admit, document, set_condition, success};
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};

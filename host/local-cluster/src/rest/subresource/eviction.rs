@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{admit, document, set_condition, success};
+use super::posted::{admit, document, set_condition, success};
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::deletion::{DeleteOptions, Propagation};

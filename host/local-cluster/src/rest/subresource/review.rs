@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{admit, document};
+use super::posted::{admit, document};
 use crate::Cluster;
 use crate::access::{self, AUDIENCE, Action};
 use crate::attributes::Attributes;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::document;
+use super::posted::document;
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};

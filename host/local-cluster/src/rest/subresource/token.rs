@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{admit, document};
+use super::posted::{admit, document};
 use crate::access::{AUDIENCE, Bound, Claims, issue};
 use crate::attributes::Attributes;
 use crate::context::Context;

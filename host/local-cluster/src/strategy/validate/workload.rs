@@ -3,11 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::field::{Causes, Path, is_empty, text};
+use super::super::field::{Causes, Path, is_empty, is_nothing, text};
 use super::super::format;
 use super::super::metadata;
 use super::super::rule::{Check, Rule, check, labels, not_over_all, selects};
-use super::is_nothing;
 use super::pod_spec::pod_spec;
 
 const MATCH: &str = "`selector` does not match template `labels`";
