@@ -45,6 +45,8 @@ mod subject;
 mod table;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod time;
 mod uid;
 mod user;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use self::fields::Fields;
 use self::typed::Comparison;
@@ -165,6 +165,15 @@ pub(crate) fn take(managed: &mut Managed, comparison: &Comparison, but: Option<&
     });
 }
 
+/// Both an empty list and a list of one empty entry clear the entries of an object. Says the second where a client says the
+/// first, which the defaults take for unset.
+pub(crate) fn keep_clearing(object: &mut Value) {
+    let entries = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("managedFields"));
+    if let Some(entries) = entries.and_then(Value::as_array_mut).filter(|entries| entries.is_empty()) {
+        entries.push(json!({}));
+    }
+}
+
 /// Records that a manager changed an object from `old` to `new`.
 pub(crate) fn update(
     resource: &Resource,
@@ -177,12 +186,7 @@ pub(crate) fn update(
 ) {
     let sent = new.get_mut("metadata").and_then(Value::as_object_mut);
     let sent = sent.and_then(|metadata| metadata.remove("managedFields")).filter(|_| subresource.is_empty());
-    // An empty list, or a list of one empty entry, is how clients clear the entries.
-    let clears = sent.as_ref().and_then(Value::as_array).is_some_and(|entries| match entries.as_slice() {
-        [] => true,
-        [one] => one.as_object().is_some_and(Map::is_empty),
-        _ => false,
-    });
+    let clears = sent.as_ref() == Some(&json!([{}]));
     if clears && old.is_some() {
         return;
     }

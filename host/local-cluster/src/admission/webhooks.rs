@@ -197,6 +197,7 @@ mod tests {
 
     use super::*;
     use crate::Method::{Delete, Post};
+    use crate::resource::Storage;
     use crate::testing::{ask, quiet, request, start};
     use crate::{Body, Call, Method, Reply, Response};
 
@@ -409,6 +410,21 @@ mod tests {
             };
             assert_eq!((response.status, answers.len()), (code, calls), "{more}");
         }
+    }
+
+    #[test]
+    fn a_dry_run_asks_no_webhook_with_side_effects() {
+        let mut cluster = quiet();
+        configure(&mut cluster, "ValidatingWebhookConfiguration", &json!([hook("a.b.c")]));
+        // Only v1beta1 could say so: it is refused today, and stays in clusters that are old.
+        let storage = Storage::new("admissionregistration.k8s.io", "validatingwebhookconfigurations");
+        let mut old = cluster.store.get(&storage, "", "c").unwrap().value.clone();
+        old["webhooks"][0]["sideEffects"] = "Some".into();
+        cluster.store.put(&storage, old);
+        let made = json!({"metadata": {"name": "m"}});
+        let (code, answer) = ask(&mut cluster, Post, &format!("{MAPS}?dryRun=All"), &made);
+        let message = "admission webhook \"a.b.c\" does not support dry run";
+        assert_eq!((code, &answer["message"]), (400, &json!(message)));
     }
 
     #[test]

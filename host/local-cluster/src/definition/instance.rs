@@ -3,11 +3,23 @@
 
 use serde_json::Value;
 
+use super::field::holds;
 use crate::Cluster;
 use crate::attributes::Attributes;
 use crate::context::Context;
-use crate::halt::Halt;
+use crate::halt::{Halt, Status};
 use crate::resource::Resource;
+
+/// Refuses a new object of a definition that is being deleted.
+pub(crate) fn may_create(resource: &Resource, name: &str) -> Result<(), Halt> {
+    match &resource.custom {
+        Some(version) if holds(&version.definition, "Terminating") => {
+            let why = "create not allowed while custom resource definition is terminating";
+            Err(Status::forbidden(&resource.group, &resource.plural, name, why).into())
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Takes the status away where it is a subresource, and counts the first generation.
 pub(crate) fn prepare_create(

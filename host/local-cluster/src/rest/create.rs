@@ -53,6 +53,7 @@ pub(super) fn create_as(
     how: Update,
 ) -> Result<Arc<Object>, Halt> {
     let resource = &attributes.resource;
+    definition::may_create(resource, object["metadata"]["name"].as_str().unwrap_or_default())?;
     name(cluster, attributes, &mut object)?;
     system_fields(cluster, context, &mut object);
     resource.schema().default(&mut object);

@@ -58,6 +58,7 @@ pub(crate) fn update(
     let old = definition::at_version(cluster, resource, &stored.value, context.answers)?.into_owned();
     preconditions(attributes, &object, &old)?;
     keep_system_fields(&mut object, &old);
+    managed_fields::keep_clearing(&mut object);
     resource.schema().default(&mut object);
     strategy::default(resource, &mut object);
     // What admission changes, nobody owns.

@@ -155,7 +155,22 @@ impl Schema {
     }
 }
 
+/// Lists that Go writes as null when they are empty although they need not be there: by type and field.
+const NULL_LISTS: &[(&str, &str)] = &[
+    ("v1.EndpointSlice", "endpoints"),
+    ("v1.EndpointSlice", "ports"),
+    ("v1.Role", "rules"),
+    ("v1.ClusterRole", "rules"),
+    ("v2.HorizontalPodAutoscalerStatus", "currentMetrics"),
+];
+
 impl<'a> Place<'a> {
+    /// The lists of a struct that Go writes as null when they are empty.
+    pub(crate) fn null_lists(self) -> impl Iterator<Item = &'static str> {
+        let go_type = self.node.go_type.as_deref().unwrap_or_default();
+        NULL_LISTS.iter().filter(move |(of, _)| *of == go_type).map(|(_, name)| *name)
+    }
+
     pub(super) fn at(self, id: NodeId) -> Self {
         Self { schema: self.schema, node: &self.schema.nodes[id.0] }
     }

@@ -65,7 +65,7 @@ fn reconcile(cluster: &mut Cluster, context: &Context<'_>, key: &Key) -> Result<
         .filter(|slice| !slice.terminates())
         .collect();
     for (ports, endpoints) in groups.into_values() {
-        let of_group = |slice: &Arc<Object>| slice.value["ports"].as_array().is_some_and(|known| *known == ports);
+        let of_group = |slice: &Arc<Object>| list(&slice.value["ports"]) == ports;
         let (mut own, others): (Vec<_>, Vec<_>) = known.into_iter().partition(of_group);
         known = others;
         // The last slice of all may take any ports.
@@ -132,7 +132,7 @@ fn write_slice(
     let mut labels = labels(service, MANAGED_BY);
     labels.insert(SERVICE_NAME.to_owned(), service.name().into());
     let annotations = json!({TRIGGERED: time::seconds(context.now)});
-    let (labels, endpoints, ports) = (Value::from(labels), Value::from(endpoints), Value::from(ports.to_vec()));
+    let labels = Value::from(labels);
     let Some(slice) = slice else {
         let owner = json!({
             "apiVersion": "v1", "kind": "Service", "name": service.name(), "uid": service.uid(),
@@ -148,16 +148,22 @@ fn write_slice(
         return Ok(());
     };
     let known = &slice.value;
-    if known["endpoints"] == endpoints && known["ports"] == ports && known["metadata"]["labels"] == labels {
+    if list(&known["endpoints"]) == endpoints && list(&known["ports"]) == ports && known["metadata"]["labels"] == labels
+    {
         return Ok(());
     }
     write::change(cluster, context, slice, |object| {
         write::set(&mut object["metadata"], "labels", labels);
         write::set(&mut object["metadata"], "annotations", annotations);
-        write::set(object, "endpoints", endpoints);
-        write::set(object, "ports", ports);
+        write::set(object, "endpoints", endpoints.into());
+        write::set(object, "ports", ports.to_vec().into());
     })?;
     Ok(())
+}
+
+/// A list of a slice; an empty one is null there.
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn endpoint(service: &Object, backend: &Backend) -> Value {
@@ -198,7 +204,7 @@ mod tests {
         post(&mut cluster, &format!("{BASE}/services"), &service);
         pass(&mut cluster, 0);
         let empty = read(&mut cluster, SLICES)["items"][0].clone();
-        assert_eq!((&empty["endpoints"], &empty["addressType"]), (&json!([]), &json!("IPv4")));
+        assert_eq!((&empty["endpoints"], &empty["addressType"]), (&json!(null), &json!("IPv4")));
         for name in ["p", "q"] {
             let mut pod = pod(name);
             pod["metadata"]["labels"] = json!({"app": "a"});
@@ -228,7 +234,7 @@ mod tests {
         ask(&mut cluster, Delete, &format!("{BASE}/pods/q?gracePeriodSeconds=0"), &json!(null));
         pass(&mut cluster, 9);
         let list = read(&mut cluster, SLICES);
-        assert_eq!(list["items"][0]["endpoints"], json!([]));
+        assert_eq!(list["items"][0]["endpoints"], json!(null));
         assert!(read(&mut cluster, &format!("{BASE}/endpoints/s"))["subsets"].as_array().is_none_or(Vec::is_empty));
     }
 
