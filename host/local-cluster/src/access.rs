@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_a_service_account_is_its_user_until_it_expires_or_the_account_goes() {
+    fn a_token_of_a_service_account_is_its_user_until_it_expires_or_the_account_is_deleted() {
         let mut cluster = guarded();
         let accounts = "/api/v1/namespaces/default/serviceaccounts";
         assert_eq!(ask(&mut cluster, Post, accounts, &json!({"metadata": {"name": "s"}})).0, 201);

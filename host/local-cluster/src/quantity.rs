@@ -153,7 +153,7 @@ pub(crate) fn canonical(value: &Value) -> Option<String> {
     Some(canonical).filter(|canonical| value.as_str() != Some(canonical))
 }
 
-/// The factor and the power of ten that a suffix stands for.
+/// The factor and the power of ten that a suffix means.
 fn unit(suffix: &str) -> Result<(i128, i32, Form), String> {
     if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
         return Ok((1, *power, Form::Decimal));

@@ -153,7 +153,7 @@ pub(crate) fn returns_deleted(resource: &Resource) -> bool {
     resource.custom.is_none() && kind::returns_deleted(&resource.group, &resource.kind)
 }
 
-/// Whether an object that is marked, without finalizers and without grace, goes at once: a Namespace waits for
+/// Whether an object that is marked, without finalizers and without grace, vanishes at once: a Namespace waits for
 /// `spec.finalizers`.
 pub(crate) fn may_vanish(object: &Value) -> bool {
     object["kind"] != "Namespace"

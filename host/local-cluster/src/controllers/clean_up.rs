@@ -1,4 +1,4 @@
-//! What goes after its time: finished Jobs (ttl-after-finished-controller), Pods of nodes that are gone
+//! What is deleted after its time: finished Jobs (ttl-after-finished-controller), Pods of nodes that are gone
 //! (pod-garbage-collector-controller), and Events after an hour, as etcd's lease ends them. It must not know why they ended.
 
 use jiff::SignedDuration;
@@ -125,7 +125,7 @@ mod tests {
     use crate::testing::ask;
 
     #[test]
-    fn a_finished_job_goes_after_its_time() {
+    fn a_finished_job_is_deleted_after_its_time() {
         let mut cluster = cluster(&["ttl-after-finished-controller", "garbage-collector-controller"]);
         let template = json!({"spec": pod("x")["spec"]});
         let mut template = template;

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_deleted_stops_and_goes() {
+    fn a_pod_that_is_deleted_stops_and_vanishes() {
         let mut cluster = cluster(&["scheduler", "kubelet"]);
         let mut wanted = annotated(json!({STOPS_AFTER: "5s"}));
         wanted["metadata"]["finalizers"] = json!(["example.com/keep"]);

@@ -190,7 +190,7 @@ mod tests {
     const SPACE: &str = "/api/v1/namespaces/a";
 
     #[test]
-    fn a_namespace_goes_when_its_content_is_gone() {
+    fn a_namespace_vanishes_when_its_content_is_gone() {
         let mut cluster = cluster(&["namespace-controller"]);
         let namespace = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}});
         post(&mut cluster, "/api/v1/namespaces", &namespace);

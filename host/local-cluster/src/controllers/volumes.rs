@@ -243,7 +243,7 @@ mod tests {
     const VOLUMES: &str = "/api/v1/persistentvolumes";
 
     #[test]
-    fn a_claim_gets_a_volume_that_goes_with_it() {
+    fn a_claim_gets_a_volume_that_is_deleted_with_it() {
         let mut cluster = cluster(&["persistentvolume-binder-controller"]);
         let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
         let made = post(&mut cluster, CLAIMS, &json!({"metadata": {"name": "c"}, "spec": spec}));

@@ -42,7 +42,7 @@ pub(super) fn reconcile(cluster: &mut Cluster, context: &Context<'_>, node: &Obj
     if due > now {
         return Ok(Again::At(due));
     }
-    // A heartbeat goes the short way: nothing but the time changes, and nothing may refuse it.
+    // A heartbeat takes the short way: nothing but the time changes, and nothing may refuse it.
     let mut value = lease.value.clone();
     write::set(&mut value["spec"], "renewTime", time::micro(now).into());
     cluster.store.put(&LEASES, value);

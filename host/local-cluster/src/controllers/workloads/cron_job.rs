@@ -24,7 +24,7 @@ use crate::time;
 
 /// How long after its time a schedule is looked at, as the real controller does.
 const DELTA: SignedDuration = SignedDuration::from_millis(100);
-/// How many missed times are told as too many.
+/// How many missed times are reported as too many.
 const MANY: i64 = 100;
 /// Marks the key of a CronJob whose schedule changed: times of the new one that have passed already do not count. No name
 /// has this letter.

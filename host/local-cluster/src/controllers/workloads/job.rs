@@ -264,7 +264,7 @@ fn suspend(view: &mut View, now: Timestamp) -> Option<(&'static str, &'static st
     Some((event, message))
 }
 
-/// Puts a condition in its place; one that is new goes to the end.
+/// Puts a condition in its place; one that is new is put at the end.
 fn ensure(status: &mut Map<String, Value>, of: &str, truth: &str, reason: &str, message: &str, now: Timestamp) {
     let mut new = condition::new(of, truth, reason, message, now);
     new["lastProbeTime"] = time::seconds(now).into();

@@ -20,7 +20,7 @@ use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
 use crate::store::{Change, Object};
 
-/// How many ordinals one look goes through: as many Pods as a cluster may have. More are not made.
+/// How many ordinals one look passes through: as many Pods as a cluster may have. More are not made.
 const MAX_REPLICAS: usize = 150_000;
 
 pub(super) fn keys_of(cluster: &Cluster, change: &Change) -> Vec<Key> {
@@ -40,11 +40,11 @@ struct View {
     in_order: bool,
 }
 
-/// How a walk over Pods goes on.
+/// How a walk over Pods continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Walk {
     On,
-    /// This Pod is waited for, or the next look goes on.
+    /// This Pod is waited for, or the next look continues.
     Stop,
     /// The API server refused.
     Failed,

@@ -1,4 +1,4 @@
-//! Reviews: questions about access that store nothing. Input: a review. Output: the same with its status. It must not know
+//! Reviews: reads about access that store nothing. Input: a review. Output: the same with its status. It must not know
 //! how the answers are found.
 
 use serde_json::{Value, json};

@@ -159,7 +159,7 @@ fn replicas(spec: &Value, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// `*` stands alone in its list.
+/// `*` is alone in its list.
 fn alone(value: &Value, path: &Path<'_>, causes: &mut Causes) {
     let list = items(value);
     if list.len() < 2 || list.iter().all(|item| item != "*") {

@@ -145,7 +145,7 @@ fn bits(field: &str, (low, high): (u32, u32), names: &[&str]) -> Result<u64, Str
             Some((first, last)) => (number(first)?, number(last)?),
             None => {
                 let only = number(range)?;
-                // `N/step` goes on to the end.
+                // `N/step` continues to the end.
                 (only, if step.is_some() { high } else { only })
             }
         };

@@ -1,5 +1,5 @@
 //! A Deployment with its ReplicaSets: the new one, whose template is the Deployment's, and the old ones. It must not know
-//! how a rollout goes on.
+//! how a rollout continues.
 
 use std::sync::Arc;
 

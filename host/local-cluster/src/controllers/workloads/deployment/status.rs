@@ -131,7 +131,7 @@ pub(super) fn sync(cluster: &mut Cluster, context: &Context<'_>, rollout: &Rollo
     Ok(if at > context.now { Again::At(at) } else { Again::No })
 }
 
-/// Says in the conditions how the rollout goes.
+/// Says in the conditions how far the rollout is.
 fn progress(rollout: &Rollout, status: &Value, all: &mut Vec<Value>, now: Timestamp) {
     let old = &rollout.deployment.value["status"];
     let Some(seconds) = rollout.deadline_seconds() else { return conditions::remove(all, PROGRESSING) };
