@@ -3,7 +3,6 @@
 
 mod clean_up;
 mod cluster_roles;
-mod condition;
 mod controller;
 mod disruption;
 mod endpoints;

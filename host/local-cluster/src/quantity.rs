@@ -104,6 +104,18 @@ impl Quantity {
         Self { nano: i128::from(number) * NANO, form: Form::Decimal }
     }
 
+    pub(crate) fn of_thousandths(number: i64, binary: bool) -> Self {
+        let form = if binary { Form::Binary } else { Form::Decimal };
+        Self { nano: i128::from(number) * (NANO / 1000), form }
+    }
+
+    /// In thousandths, rounded up; what is too large is the largest.
+    pub(crate) fn thousandths(self) -> i64 {
+        let step = NANO / 1000;
+        let exact = self.nano.div_euclid(step) + i128::from(self.nano.rem_euclid(step) != 0);
+        i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX })
+    }
+
     pub(crate) fn sign(self) -> i64 {
         i64::try_from(self.nano.signum()).unwrap_or_default()
     }

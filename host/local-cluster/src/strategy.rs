@@ -2,7 +2,6 @@
 //! must hold. Input: objects before they are stored. Output: the same objects, completed, or causes. It must not know HTTP.
 
 mod bootstrap;
-mod cron;
 mod default;
 mod diff;
 mod field;

@@ -5,8 +5,9 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::storages::{EVENTS, JOBS, NODES, PODS};
-use super::{condition, write};
+use super::write;
 use crate::Cluster;
+use crate::condition;
 use crate::context::Context;
 use crate::controllers::controller::{Again, Controller, Key, key};
 use crate::deletion::{DeleteOptions, Propagation};

@@ -8,8 +8,9 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::storages::{BUDGETS, PODS};
-use super::{condition, write};
+use super::write;
 use crate::Cluster;
+use crate::condition;
 use crate::context::Context;
 use crate::controllers::controller::{Again, Controller, Key, key, unchanged};
 use crate::halt::Halt;

@@ -72,7 +72,7 @@ mod tests {
 
     use super::annotation::{EXIT_AFTER, EXIT_CODE, STOPS_AFTER};
     use crate::Method::{Delete, Put};
-    use crate::controllers::condition;
+    use crate::condition;
     use crate::controllers::testing::{cluster, pass, pod, post, read, reasons};
     use crate::testing::ask;
 

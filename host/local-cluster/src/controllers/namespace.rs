@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::storages::{NAMESPACES, PODS};
-use super::{condition, write};
+use super::write;
 use crate::Cluster;
+use crate::condition;
 use crate::context::Context;
 use crate::controllers::controller::{Again, Controller, Key};
 use crate::deletion::{DeleteOptions, Propagation};
@@ -183,7 +184,7 @@ mod tests {
     use serde_json::json;
 
     use crate::Method::{Delete, Put};
-    use crate::controllers::condition;
+    use crate::condition;
     use crate::controllers::testing::{cluster, pass, post, read};
     use crate::testing::ask;
 

@@ -6,8 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::storages::{LEASES, NODES, PODS};
-use super::{condition, taint, write};
+use super::{taint, write};
 use crate::Cluster;
+use crate::condition;
 use crate::context::Context;
 use crate::controllers::controller::{Again, Controller, Key, unchanged};
 use crate::deletion::DeleteOptions;
@@ -184,7 +185,7 @@ mod tests {
     use serde_json::json;
 
     use crate::Method::Put;
-    use crate::controllers::condition;
+    use crate::condition;
     use crate::controllers::testing::{cluster, pass, pod, post, read};
     use crate::testing::ask;
 

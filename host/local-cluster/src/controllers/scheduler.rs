@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use self::fit::{Reason, Wanted};
 use super::storages::{CLAIMS, NODES, PODS};
-use super::{condition, write};
+use super::write;
 use crate::Cluster;
+use crate::condition;
 use crate::context::Context;
 use crate::controllers::controller::{Again, Controller, Key, unchanged};
 use crate::halt::Halt;
@@ -167,7 +168,7 @@ mod tests {
     use serde_json::json;
 
     use crate::Method::{Delete, Put};
-    use crate::controllers::condition;
+    use crate::condition;
     use crate::controllers::testing::{cluster, pass, pod, post, read};
     use crate::testing::ask;
 

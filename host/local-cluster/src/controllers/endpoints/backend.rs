@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::Cluster;
-use crate::controllers::condition;
+use crate::condition;
 use crate::controllers::controller::{Key, key, unchanged};
 use crate::controllers::storages::{PODS, SERVICES};
 use crate::placement::has_ended;

@@ -5,10 +5,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::Cluster;
+use crate::condition;
 use crate::context::Context;
 use crate::controllers::controller::Again;
 use crate::controllers::storages::LEASES;
-use crate::controllers::{condition, write};
+use crate::controllers::write;
 use crate::halt::Halt;
 use crate::published::KUBERNETES;
 use crate::store::Object;

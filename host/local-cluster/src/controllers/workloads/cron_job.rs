@@ -1,15 +1,12 @@
 //! cronjob-controller: a Job for each time of a schedule. Input: a CronJob and its Jobs. Output: Jobs created and deleted,
 //! and the status. It must not know how Jobs run.
 
-mod schedule;
-
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use self::schedule::Schedule;
 use super::field::{after, list, set, text};
 use super::job;
 use super::ownership::{CRON_JOBS, JOBS, controlled, is_controlled_by, keys, refusal};
@@ -19,6 +16,7 @@ use crate::controllers::controller::{Again, Key};
 use crate::controllers::write;
 use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::Halt;
+use crate::schedule::Schedule;
 use crate::store::{Change, Object};
 use crate::time;
 

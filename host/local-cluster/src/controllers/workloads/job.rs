@@ -91,7 +91,7 @@ fn is_foreign(job: &Value) -> bool {
 
 /// The condition that a finished Job has: `Complete` or `Failed`.
 pub(super) fn finished(job: &Value) -> Option<&'static str> {
-    ["Complete", "Failed"].into_iter().find(|of| condition::holds(&job["status"], of))
+    ["Complete", "Failed"].into_iter().find(|of| condition::is_true(&job["status"], of))
 }
 
 /// Takes the finalizer from Pods whose Job is gone.
@@ -140,7 +140,7 @@ fn view(job: Arc<Object>, pods: Vec<Arc<Object>>, now: Timestamp) -> View {
 fn end(view: &mut View, now: Timestamp) {
     let (job, spec) = (&view.job.value, &view.job.value["spec"]);
     let known = |of: &'static str| {
-        let known = condition::find(&job["status"], of).filter(|known| known["status"] == "True")?;
+        let known = condition::get(&job["status"], of).filter(|known| known["status"] == "True")?;
         Some(End { of, reason: text(&known["reason"]).to_owned(), message: text(&known["message"]).to_owned() })
     };
     let fails = |reason: &str, message: &str| {

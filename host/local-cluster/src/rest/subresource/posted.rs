@@ -45,26 +45,3 @@ pub(super) fn success() -> Response {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Response::json(201, status)
 }
-
-/// Sets a condition in a status, and says when it changed.
-pub(super) fn set_condition(object: &mut Value, now: &str, condition: Value) {
-    if !object["status"].is_object() {
-        object["status"] = json!({});
-    }
-    let Some(status) = object["status"].as_object_mut() else { return };
-    let list = status.entry("conditions").or_insert_with(|| json!([]));
-    let Some(list) = list.as_array_mut() else { return };
-    let mut condition = condition;
-    match list.iter_mut().find(|known| known["type"] == condition["type"]) {
-        Some(known) => {
-            let since =
-                if known["status"] == condition["status"] { known["lastTransitionTime"].clone() } else { now.into() };
-            condition["lastTransitionTime"] = since;
-            *known = condition;
-        }
-        None => {
-            condition["lastTransitionTime"] = now.into();
-            list.push(condition);
-        }
-    }
-}

@@ -38,7 +38,7 @@ pub(super) fn sync(cluster: &mut Cluster, context: &Context<'_>, rollout: &mut R
     }
     let mut deployment = rollout.deployment.value.clone();
     let mut changed = set(&mut deployment, "annotations", REVISION, annotation(&new, REVISION));
-    if rollout.deadline_seconds().is_some() && condition::find(&deployment["status"], "Progressing").is_none() {
+    if rollout.deadline_seconds().is_some() && condition::get(&deployment["status"], "Progressing").is_none() {
         let message = format!("Found new replica set {:?}", new.name());
         let found = status::condition("Progressing", "True", "FoundNewReplicaSet", &message, context.now);
         status::add(&mut deployment, found);
