@@ -235,6 +235,11 @@ pub(crate) fn patched(
     context: &Context<'_>,
 ) -> Result<(), Halt> {
     let shown = object.to_string();
+    if let Some(misfit) = resource.schema().misfit(object) {
+        let message = format!("Invalid value: {shown:?}: {misfit}");
+        let cause = Cause { reason: "FieldValueInvalid", message, field: "patch".to_owned() };
+        return Err(Status::invalid("", "", "", &[cause]).into());
+    }
     faults.extend(resource.schema().prune(object).iter().map(|path| format!("unknown field {path:?}")));
     match request.parameter("fieldValidation").unwrap_or_default() {
         "Ignore" => {}

@@ -175,9 +175,20 @@ impl Status {
         Self::conflict(group, plural, name, why)
     }
 
+    /// An error that the API server did not foresee: it has no reason.
+    pub(crate) fn unforeseen(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
     /// Fields that are wrong; `kind` is the kind, not the plural.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
-        let words: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        // What is found twice is a cause twice, and said once.
+        let mut words: Vec<String> = Vec::new();
+        for word in causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)) {
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
         let what = match words.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

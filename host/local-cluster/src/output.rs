@@ -35,7 +35,7 @@ impl Output {
         match self {
             Self::Whole => json!({
                 "kind": &*resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata,
-                "items": items(Value::clone),
+                "items": items(if resource.custom.is_some() { Value::clone } else { item }),
             }),
             Self::Metadata => json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
@@ -59,6 +59,12 @@ impl Output {
             }),
         }
     }
+}
+
+/// An object in a list of a built-in kind: only the list says what it is.
+fn item(object: &Value) -> Value {
+    let fields = object.as_object().into_iter().flatten().filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion"));
+    Value::Object(fields.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
 /// An object's metadata as an object of its own.

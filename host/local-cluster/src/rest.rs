@@ -108,7 +108,14 @@ fn objects(
     context: &mut Context<'_>,
 ) -> Result<Response, Halt> {
     let resource = cluster.resource(address.group, address.version, address.plural).cloned();
-    let resource = resource.ok_or_else(Status::no_resource)?;
+    let Some(resource) = resource else {
+        let mut groups = cluster.resources().filter(|known| *known.group == *address.group);
+        return if groups.any(|known| *known.version == *address.version) {
+            Err(Status::no_resource().into())
+        } else {
+            Ok(Response { status: 404, ..Response::text("404 page not found\n") })
+        };
+    };
     let verb = request.verb(address);
     let attributes = Attributes {
         verb,
@@ -119,6 +126,7 @@ fn objects(
     };
     access::authorize(cluster, context, &attributes, request)?;
     served(&attributes, address)?;
+    output::acceptable(request, &attributes.resource)?;
     context.dry_run = dry_run(request);
     if let Some(warning) = attributes.resource.custom.as_ref().and_then(|version| version.deprecated.as_ref()) {
         context.warn(warning);
@@ -202,7 +210,7 @@ mod tests {
         let (code, refused) = ask(&mut cluster, Put, &format!("{MAPS}/a"), &changed);
         assert_eq!((code, &refused["reason"]), (409, &json!("Conflict")));
         let (_, list) = ask(&mut cluster, Get, MAPS, &json!(null));
-        assert_eq!(list["items"], json!([updated]));
+        assert_eq!((list["items"][0]["metadata"].clone(), &list["items"][0]["kind"]), (updated["metadata"].clone(), &json!(null)));
         let (code, gone) = ask(&mut cluster, Delete, &format!("{MAPS}/a"), &json!(null));
         assert_eq!((code, &gone["status"]), (200, &json!("Success")));
         let (code, missing) = ask(&mut cluster, Get, &format!("{MAPS}/a"), &json!(null));

@@ -97,7 +97,7 @@ impl Watch {
     }
 
     fn bookmark(&self, ends_initial: bool) -> Frame {
-        let mut metadata = json!({"resourceVersion": self.position.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": self.position.to_string()});
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }

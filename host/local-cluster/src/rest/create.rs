@@ -30,7 +30,10 @@ pub(super) fn from_request(
     body::check_kind(&object, &attributes.resource)?;
     body::unknown_fields(request, &attributes.resource, &mut object, context)?;
     let stored = create(cluster, context, attributes, object)?;
-    let value = definition::at_version(cluster, &attributes.resource, &stored.value, context.answers)?;
+    let mut value = definition::at_version(cluster, &attributes.resource, &stored.value, context.answers)?.into_owned();
+    if let (true, Some(metadata)) = (context.dry_run, value["metadata"].as_object_mut()) {
+        metadata.remove("resourceVersion");
+    }
     Ok(output::one(&output, attributes, 201, &value, context.now))
 }
 
@@ -86,6 +89,9 @@ fn finish(
     if cluster.store.get(&resource.storage, &attributes.namespace, &name).is_some() {
         return Err(Status::already_exists(&resource.group, &resource.plural, &name).into());
     }
+    if !object["metadata"]["resourceVersion"].is_null() {
+        return Err(Status::unforeseen("resourceVersion should not be set on objects to be created").into());
+    }
     let object = definition::for_storage(cluster, resource, object, context.answers)?;
     let stored = cluster.store.put(&resource.storage, object);
     definition::written(cluster, context, resource, &stored)?;
@@ -135,7 +141,10 @@ fn system_fields(cluster: &mut Cluster, context: &Context<'_>, object: &mut Valu
     let uid = uid::uid(cluster);
     let metadata = &mut object["metadata"];
     if let Some(fields) = metadata.as_object_mut() {
-        for key in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        if matches!(fields.get("resourceVersion").and_then(Value::as_str), Some("" | "0")) {
+            fields.remove("resourceVersion");
+        }
+        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             fields.remove(key);
         }
     }

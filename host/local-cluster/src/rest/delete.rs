@@ -9,7 +9,7 @@ use super::{output, read};
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::deletion::{DeleteOptions, Propagation};
-use crate::halt::{Halt, Status};
+use crate::halt::{Cause, Halt, Status};
 use crate::request::{Request, Response};
 use crate::resource::Resource;
 use crate::store::Object;
@@ -22,18 +22,18 @@ pub(super) fn options(request: &Request) -> Result<DeleteOptions, Halt> {
         found.or_else(|| request.parameter(name).filter(|value| !value.is_empty()).map(str::to_owned))
     };
     let truth = |name: &str| sent[name].as_bool().or_else(|| request.parameter(name).map(|value| value == "true"));
+    if let (Some(policy), Some(_)) = (text("propagationPolicy"), truth("orphanDependents")) {
+        let message = format!("Invalid value: {policy:?}: orphanDependents and deletionPropagation cannot be both set");
+        return Err(wrong_propagation("FieldValueInvalid", message));
+    }
     let propagation = match text("propagationPolicy").as_deref() {
         Some("Background") => Some(Propagation::Background),
         Some("Foreground") => Some(Propagation::Foreground),
         Some("Orphan") => Some(Propagation::Orphan),
         Some(other) => {
-            let message = format!(
-                "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {other:?}: supported values: \
-                 \"Background\", \"Foreground\", \"Orphan\", \"nil\""
-            );
-            let mut status = Status::bad_request(message);
-            (status.code, status.reason) = (422, "Invalid");
-            return Err(status.into());
+            let known = r#""Foreground", "Background", "Orphan", "nil""#;
+            let message = format!("Unsupported value: {other:?}: supported values: {known}");
+            return Err(wrong_propagation("FieldValueNotSupported", message));
         }
         None => match truth("orphanDependents") {
             Some(true) => Some(Propagation::Orphan),
@@ -48,6 +48,11 @@ pub(super) fn options(request: &Request) -> Result<DeleteOptions, Halt> {
         uid: sent["preconditions"]["uid"].as_str().map(str::to_owned),
         revision: sent["preconditions"]["resourceVersion"].as_str().map(str::to_owned),
     })
+}
+
+fn wrong_propagation(reason: &'static str, message: String) -> Halt {
+    let cause = Cause { reason, message, field: "propagationPolicy".to_owned() };
+    Status::invalid("meta.k8s.io", "DeleteOptions", "", &[cause]).into()
 }
 
 pub(super) fn from_request(
@@ -121,13 +126,19 @@ pub(crate) fn delete(
 fn preconditions(attributes: &Attributes, stored: &Object, options: &DeleteOptions) -> Result<(), Halt> {
     let resource = &attributes.resource;
     let metadata = &stored.value["metadata"];
-    for (what, wanted, found) in
-        [("UID", &options.uid, &metadata["uid"]), ("ResourceVersion", &options.revision, &metadata["resourceVersion"])]
-    {
+    let recreated = "The object might have been deleted and then recreated";
+    let changed = "The object might have been modified";
+    for (what, wanted, found, perhaps) in [
+        ("UID", &options.uid, &metadata["uid"], recreated),
+        ("ResourceVersion", &options.revision, &metadata["resourceVersion"], changed),
+    ] {
         let found = found.as_str().unwrap_or_default();
         if let Some(wanted) = wanted.as_ref().filter(|wanted| **wanted != found) {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            return Err(Status::conflict(&resource.group, &resource.plural, &attributes.name, &why).into());
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {perhaps}"
+            );
+            // Here the API server names the kind.
+            return Err(Status::conflict(&resource.group, &resource.kind, &attributes.name, &why).into());
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ use crate::attributes::Attributes;
 use crate::halt::{Halt, Status};
 use crate::output::Output;
 use crate::request::{Body, Request, Response};
+use crate::resource::Resource;
 use crate::store::Object;
 use crate::table::Include;
 
@@ -24,6 +25,19 @@ pub(crate) fn read(request: &Request) -> Result<Output, Halt> {
         let message = format!("only the following media types are accepted: {known}");
         Status::not_acceptable(message).into()
     })
+}
+
+/// Of built-in kinds the router refuses media types, before anything reads what else a client accepts.
+pub(super) fn acceptable(request: &Request, resource: &Resource) -> Result<(), Halt> {
+    let accept = request.header("accept").filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
+    let mut types = accept.split(',').map(|entry| entry.split(';').next().unwrap_or_default().trim());
+    if resource.custom.is_some() || types.any(|media| media.starts_with("*/") || media.starts_with("application/")) {
+        return Ok(());
+    }
+    let known = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    let mut status = Status::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {known}"));
+    status.details = Some(Value::Object(serde_json::Map::new()));
+    Err(status.into())
 }
 
 fn quality(entry: &str) -> f64 {

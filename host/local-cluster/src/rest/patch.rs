@@ -28,7 +28,13 @@ pub(super) fn from_request(
     let known: &[&str] =
         if resource.custom.is_some() { &[JSON, MERGE, APPLY] } else { &[JSON, MERGE, STRATEGIC, APPLY] };
     if !known.contains(&media_type) {
-        return Err(body::unsupported(known).into());
+        if resource.custom.is_some() {
+            return Err(body::unsupported(known).into());
+        }
+        // Of built-in kinds the router refuses it.
+        let mut status = Status::unsupported_media_type("415: Unsupported Media Type");
+        status.details = Some(Value::Object(serde_json::Map::new()));
+        return Err(status.into());
     }
     let output = output::read(request)?;
     body::check_options(request, Some(media_type == APPLY))?;
@@ -50,6 +56,7 @@ pub(super) fn from_request(
     check_decodes(&object)?;
     body::patched(request, resource, &mut object, faults, context)?;
     check_identity(attributes, &object)?;
+    check_uid(attributes, &object, &old)?;
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
     let value = definition::at_version(cluster, resource, &stored.value, context.answers)?;
     Ok(output::one(&output, attributes, 200, &value, context.now))
@@ -92,6 +99,18 @@ fn check_identity(attributes: &Attributes, object: &Value) -> Result<(), Halt> {
     Err(Status::bad_request(message).into())
 }
 
+/// A patch cannot change the UID: it is no precondition here. The metadata of an update is checked twice.
+fn check_uid(attributes: &Attributes, object: &Value, old: &Value) -> Result<(), Halt> {
+    let uid = &object["metadata"]["uid"];
+    if uid.as_str().is_none_or(str::is_empty) || *uid == old["metadata"]["uid"] {
+        return Ok(());
+    }
+    let message = format!("Invalid value: {uid}: field is immutable");
+    let cause = Cause { reason: "FieldValueInvalid", message, field: "metadata.uid".to_owned() };
+    let resource = &attributes.resource;
+    Err(Status::invalid(&resource.group, &resource.kind, &attributes.name, &[cause.clone(), cause]).into())
+}
+
 fn apply_patch(
     cluster: &mut Cluster,
     request: &Request,
@@ -114,6 +133,9 @@ fn apply_patch(
         return Err(Status::conflict(&resource.group, &resource.plural, &attributes.name, &why).into());
     }
     check_identity(attributes, &merged)?;
+    if let Some(old) = old {
+        check_uid(attributes, &merged, old)?;
+    }
     resource.schema().prune(&mut merged);
     let (status, stored) = match old {
         Some(_) => (200, update(cluster, context, attributes, merged, Update::Applied)?),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::output;
 use crate::attributes::Attributes;
 use crate::context::Context;
-use crate::halt::{Halt, Status};
+use crate::halt::{Cause, Halt, Status};
 use crate::request::{Body, Request, Response};
 use crate::selector::{Fields, Labels};
 use crate::store::{Name, Object};
@@ -47,11 +47,16 @@ pub(super) fn selectors(request: &Request, attributes: &Attributes) -> Result<(L
 }
 
 /// A resource version in a parameter. Empty and absent are none; `0` is any.
-fn revision(request: &Request, name: &str) -> Result<Option<u64>, Halt> {
+fn revision(request: &Request, name: &str, verb: &str) -> Result<Option<u64>, Halt> {
     match request.parameter(name) {
         None | Some("") => Ok(None),
         Some(text) => {
-            let invalid = |_| Status::bad_request(format!("invalid resource version {text:?}"));
+            let why = format!("{name}: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
+            // A watch passes the parser's error on as it is.
+            let invalid = |_| match verb {
+                "watch" => Status::unforeseen(why),
+                _ => Status::bad_request(format!("invalid resource version: {why}")),
+            };
             Ok(Some(text.parse().map_err(invalid)?))
         }
     }
@@ -65,8 +70,13 @@ fn token(revision: u64, last: &Object) -> String {
 }
 
 fn page(token: &str) -> Result<(u64, Name), Halt> {
+    let decoded = BASE64_URL_SAFE_NO_PAD.decode(token).ok();
+    if let Some(first) = decoded.as_ref().and_then(|bytes| bytes.first()).filter(|first| **first != b'{') {
+        let why = format!("invalid character {:?} looking for beginning of value", char::from(*first));
+        return Err(Status::bad_request(format!("invalid continue token: continue key is not valid: {why}")).into());
+    }
     let read = || {
-        let value: Value = serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
+        let value: Value = serde_json::from_slice(&decoded?).ok()?;
         let (namespace, name) = value["start"].as_str()?.split_once('/')?;
         Some((value["rv"].as_u64()?, (namespace.into(), name.into())))
     };
@@ -96,7 +106,7 @@ pub(super) fn list(
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
     let (labels, fields) = selectors(request, attributes)?;
-    let wanted = revision(request, "resourceVersion")?;
+    let wanted = revision(request, "resourceVersion", "list")?;
     let matching = request.parameter("resourceVersionMatch").filter(|text| !text.is_empty());
     check_match(request, wanted, matching)?;
     not_from_the_future(cluster, wanted.unwrap_or(0))?;
@@ -105,7 +115,7 @@ pub(super) fn list(
         let message = "The provided resource version is too old to be listed. Start a new list.";
         return Err(Status::expired(message).into());
     }
-    let limit: usize = request.parameter("limit").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let limit = number(request, "limit")?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0);
     let (revision, from) = match request.parameter("continue").filter(|text| !text.is_empty()) {
         Some(token) => page(token).map(|(revision, name)| (revision, Some(name)))?,
         None if exact => (wanted.unwrap_or(0), None),
@@ -137,19 +147,36 @@ pub(super) fn list(
     Ok(Response::json(200, output.list(&attributes.resource, &values, metadata, context.now)))
 }
 
+/// Refuses a combination of options.
+fn refused(reason: &'static str, message: String) -> Halt {
+    let cause = Cause { reason, message, field: "resourceVersionMatch".to_owned() };
+    Status::invalid("meta.k8s.io", "ListOptions", "", &[cause]).into()
+}
+
+/// A number in a parameter.
+fn number(request: &Request, name: &str) -> Result<Option<i64>, Halt> {
+    let text = request.parameter(name).filter(|text| !text.is_empty());
+    let wrong = |text| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
+    Ok(text.map(|text| text.parse().map_err(|_| wrong(text))).transpose()?)
+}
+
 fn check_match(request: &Request, wanted: Option<u64>, matching: Option<&str>) -> Result<(), Halt> {
     let message = match (matching, wanted) {
         (Some("Exact" | "NotOlderThan"), None) => {
             "resourceVersionMatch is forbidden unless resourceVersion is provided"
         }
-        (Some("Exact"), Some(0)) => "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"",
+        (Some("Exact"), Some(0)) => "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         (Some(_), _) if request.parameter("continue").is_some_and(|token| !token.is_empty()) => {
             "resourceVersionMatch is forbidden when continue is provided"
         }
         (Some("Exact" | "NotOlderThan") | None, _) => return Ok(()),
-        (Some(_), _) => "resourceVersionMatch must be one of: Exact, NotOlderThan",
+        (Some(other), _) => {
+            let known = r#""Exact", "NotOlderThan", """#;
+            let message = format!("Unsupported value: {other:?}: supported values: {known}");
+            return Err(refused("FieldValueNotSupported", message));
+        }
     };
-    Err(Status::bad_request(message).into())
+    Err(refused("FieldValueForbidden", format!("Forbidden: {message}")))
 }
 
 /// The objects as they were at a version that the log still reaches.
@@ -190,10 +217,10 @@ pub(super) fn watch(
     let output = output::read(request)?;
     let (labels, fields) = selectors(request, attributes)?;
     let truth = |name: &str| request.parameter(name).is_some_and(|value| value == "true" || value == "1");
-    let wanted = revision(request, "resourceVersion")?;
-    let sends_initial = check_initial(request, truth("allowWatchBookmarks"))?;
+    let wanted = revision(request, "resourceVersion", "watch")?;
+    let sends_initial = check_initial(request)?;
     not_from_the_future(cluster, wanted.unwrap_or(0))?;
-    let seconds = request.parameter("timeoutSeconds").and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
+    let seconds = number(request, "timeoutSeconds")?.filter(|seconds| *seconds > 0);
     let lasts = seconds.map_or(WATCH_LASTS, SignedDuration::from_secs);
     let mut watch = Watch {
         resource: attributes.resource.clone(),
@@ -203,7 +230,7 @@ pub(super) fn watch(
         output,
         bookmarks: truth("allowWatchBookmarks"),
         initial: Vec::new(),
-        marks_end: sends_initial == Some(true),
+        marks_end: sends_initial == Some(true) && truth("allowWatchBookmarks"),
         position: cluster.store.revision(),
         ends_at: now + lasts,
         next_bookmark: first_bookmark(now),
@@ -225,15 +252,14 @@ pub(super) fn watch(
     Ok(Response { body: Body::Watch(Box::new(watch)), ..Response::json(200, Value::Null) })
 }
 
-fn check_initial(request: &Request, bookmarks: bool) -> Result<Option<bool>, Halt> {
+fn check_initial(request: &Request) -> Result<Option<bool>, Halt> {
     let sends = request.parameter("sendInitialEvents").filter(|text| !text.is_empty()).map(|text| text == "true");
     let matching = request.parameter("resourceVersionMatch").filter(|text| !text.is_empty());
     let message = match (sends, matching) {
         (None, None) => return Ok(None),
         (None, Some(_)) => "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        (Some(_), Some("NotOlderThan")) if bookmarks => return Ok(sends),
-        (Some(_), Some("NotOlderThan")) => "sendInitialEvents is forbidden for watch unless allowWatchBookmarks is set",
+        (Some(_), Some("NotOlderThan")) => return Ok(sends),
         (Some(_), _) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
     };
-    Err(Status::bad_request(message).into())
+    Err(refused("FieldValueForbidden", format!("Forbidden: {message}")))
 }

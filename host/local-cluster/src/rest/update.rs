@@ -86,7 +86,8 @@ pub(crate) fn update(
     admission::validate(cluster, context, attributes, Some(&object), Some(&old))?;
     let object = definition::for_storage(cluster, resource, object, context.answers)?;
     if delete::is_finished(&object) {
-        return Ok(delete::remove(cluster, context, resource, object));
+        let gone = delete::remove(cluster, context, resource, object.clone());
+        return Ok(Arc::new(Object { value: object, revision: gone.revision }));
     }
     if managed_fields::same_but_times(&object, &stored.value) {
         return Ok(stored);
@@ -102,7 +103,10 @@ fn preconditions(attributes: &Attributes, object: &Value, old: &Value) -> Result
     let uid = new["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && new["uid"] != old["uid"] {
         let found = old["uid"].as_str().unwrap_or_default();
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {found}",
+            key(attributes)
+        );
         return Err(Status::conflict(&resource.group, &resource.plural, &attributes.name, &why).into());
     }
     let version = new["resourceVersion"].as_str().unwrap_or_default();
@@ -119,6 +123,22 @@ fn preconditions(attributes: &Attributes, object: &Value, old: &Value) -> Result
         return Err(Status::modified(&resource.group, &resource.plural, &attributes.name).into());
     }
     Ok(())
+}
+
+/// Under which key the API server stores an object, which some of its messages show.
+fn key(attributes: &Attributes) -> String {
+    let resource = &attributes.resource;
+    let folder = match (&*resource.group, &*resource.plural) {
+        ("", "services") => "services/specs".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (group @ ("apiextensions.k8s.io" | "apiregistration.k8s.io"), plural) => format!("{group}/{plural}"),
+        (group, plural) if resource.custom.is_some() => format!("{group}/{plural}"),
+        (_, plural) => plural.to_owned(),
+    };
+    let parts = [folder.as_str(), attributes.namespace.as_str(), attributes.name.as_str()];
+    format!("/registry/{}", parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/"))
 }
 
 /// What no update changes.
