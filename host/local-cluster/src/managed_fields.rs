@@ -242,7 +242,8 @@ pub(crate) fn record(
     if !fields.is_empty() {
         let previous = managed.get(&manager).map(|owned| owned.fields.union(&fields));
         let fields = previous.unwrap_or(fields);
-        let time = Some(time::seconds(now));
+        // Who sets replicas by `scale` is noted without a time.
+        let time = (manager.subresource != "scale").then(|| time::seconds(now));
         managed.insert(manager, Owned { api_version: api_version.to_owned(), time, fields });
     }
     cap(managed);

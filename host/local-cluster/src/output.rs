@@ -63,7 +63,8 @@ impl Output {
 
 /// An object in a list of a built-in kind: only the list says what it is.
 fn item(object: &Value) -> Value {
-    let fields = object.as_object().into_iter().flatten().filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion"));
+    let fields =
+        object.as_object().into_iter().flatten().filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion"));
     Value::Object(fields.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 

@@ -210,7 +210,10 @@ mod tests {
         let (code, refused) = ask(&mut cluster, Put, &format!("{MAPS}/a"), &changed);
         assert_eq!((code, &refused["reason"]), (409, &json!("Conflict")));
         let (_, list) = ask(&mut cluster, Get, MAPS, &json!(null));
-        assert_eq!((list["items"][0]["metadata"].clone(), &list["items"][0]["kind"]), (updated["metadata"].clone(), &json!(null)));
+        assert_eq!(
+            (list["items"][0]["metadata"].clone(), &list["items"][0]["kind"]),
+            (updated["metadata"].clone(), &json!(null))
+        );
         let (code, gone) = ask(&mut cluster, Delete, &format!("{MAPS}/a"), &json!(null));
         assert_eq!((code, &gone["status"]), (200, &json!("Success")));
         let (code, missing) = ask(&mut cluster, Get, &format!("{MAPS}/a"), &json!(null));

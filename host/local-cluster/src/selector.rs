@@ -23,11 +23,19 @@ pub(crate) struct Labels(pub(crate) Vec<Requirement>);
 impl Labels {
     /// Reads `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let tokens = tokens(text);
+        let mut reader = Reader { tokens: &tokens };
         let mut requirements = Vec::new();
-        for part in split(text) {
-            let part = part.trim();
-            if !part.is_empty() {
-                requirements.push(requirement(part).ok_or_else(|| format!("unable to parse requirement: {part:?}"))?);
+        while let Some(next) = reader.first() {
+            if !reader.begins() {
+                return Err(format!("found '{next}', expected: !, identifier, or 'end of string'"));
+            }
+            requirements.push(reader.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?);
+            match reader.take() {
+                "" => break,
+                "," if reader.begins() => {}
+                "," => return Err(format!("found '{}', expected: identifier after ','", reader.next())),
+                found => return Err(format!("found '{found}', expected: ',' or 'end of string'")),
             }
         }
         Ok(Self(requirements))
@@ -74,56 +82,133 @@ impl Requirement {
     }
 }
 
-/// Splits at commas outside of parentheses.
-fn split(text: &str) -> Vec<&str> {
-    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);
-    for (at, character) in text.char_indices() {
-        match character {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 => {
-                parts.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
+/// The words and signs of a selector. Signs that make no operator together are apart.
+fn tokens(text: &str) -> Vec<&str> {
+    let special = |c: char| "=!(),><".contains(c);
+    let (mut tokens, mut rest) = (Vec::new(), text.trim_start());
+    while let Some(first) = rest.chars().next() {
+        let length = if rest.starts_with("==") || rest.starts_with("!=") {
+            2
+        } else if special(first) {
+            1
+        } else {
+            rest.find(|c: char| special(c) || c.is_ascii_whitespace()).unwrap_or(rest.len())
+        };
+        let (token, after) = rest.split_at(length);
+        tokens.push(token);
+        rest = after.trim_start();
     }
-    parts.push(&text[start..]);
-    parts
+    tokens
 }
 
-fn requirement(part: &str) -> Option<Requirement> {
-    let key = |text: &str| {
-        let text = text.trim();
-        let fine = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-        (!text.is_empty() && text.chars().all(fine)).then(|| Arc::<str>::from(text))
-    };
-    if let Some(absent) = part.strip_prefix('!') {
-        return Some(Requirement::Absent(key(absent)?));
+/// Reads requirements, and says what it found instead of what it expected. The end reads as an empty word.
+struct Reader<'a> {
+    tokens: &'a [&'a str],
+}
+
+impl<'a> Reader<'a> {
+    fn first(&self) -> Option<&'a str> {
+        self.tokens.first().copied()
     }
-    for (operator, holds) in [(" notin ", false), (" in ", true)] {
-        if let Some((name, values)) =
-            part.split_once(operator).or_else(|| part.split_once(&format!("{}(", operator.trim_end())))
-        {
-            let values = values.trim().trim_start_matches('(').strip_suffix(')')?;
-            let values = values.split(',').map(|value| value.trim().into()).collect();
-            let name = key(name)?;
-            return Some(if holds { Requirement::In(name, values) } else { Requirement::NotIn(name, values) });
+
+    fn next(&self) -> &'a str {
+        self.first().unwrap_or_default()
+    }
+
+    fn take(&mut self) -> &'a str {
+        let next = self.next();
+        self.tokens = self.tokens.get(1..).unwrap_or_default();
+        next
+    }
+
+    fn is_word(token: &str) -> bool {
+        !token.is_empty() && !token.starts_with(|c: char| "=!(),><".contains(c))
+    }
+
+    /// Whether a requirement may begin here.
+    fn begins(&self) -> bool {
+        self.next() == "!" || Self::is_word(self.next())
+    }
+
+    fn word(&mut self) -> Result<&'a str, String> {
+        let found = self.take();
+        if Self::is_word(found) { Ok(found) } else { Err(format!("found '{found}', expected: identifier")) }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let absent = self.next() == "!";
+        if absent {
+            self.take();
+        }
+        let key = self.word()?;
+        check_key(key)?;
+        let key: Arc<str> = key.into();
+        match (absent, self.next()) {
+            (true, _) => return Ok(Requirement::Absent(key)),
+            (false, "" | ",") => return Ok(Requirement::Exists(key)),
+            _ => {}
+        }
+        match self.take() {
+            "in" => Ok(Requirement::In(key, self.values()?)),
+            "notin" => Ok(Requirement::NotIn(key, self.values()?)),
+            "=" | "==" => Ok(Requirement::In(key, vec![self.value()?.into()])),
+            "!=" => Ok(Requirement::NotIn(key, vec![self.value()?.into()])),
+            ">" => Ok(Requirement::Greater(key, self.bound()?)),
+            "<" => Ok(Requirement::Less(key, self.bound()?)),
+            found => Err(format!("found '{found}', expected: in, notin, =, ==, !=, gt, lt")),
         }
     }
-    if let Some((name, value)) = part.split_once("!=") {
-        return Some(Requirement::NotIn(key(name)?, vec![value.trim().into()]));
+
+    fn value(&mut self) -> Result<&'a str, String> {
+        if matches!(self.next(), "" | ",") { Ok("") } else { self.word() }
     }
-    if let Some((name, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        return Some(Requirement::In(key(name)?, vec![value.trim().into()]));
+
+    fn bound(&mut self) -> Result<i64, String> {
+        let value = self.value()?;
+        let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+        value.parse().map_err(|_| format!("values[0]: Invalid value: {value:?}: {why}"))
     }
-    if let Some((name, bound)) = part.split_once('>') {
-        return Some(Requirement::Greater(key(name)?, bound.trim().parse().ok()?));
+
+    fn values(&mut self) -> Result<Vec<Arc<str>>, String> {
+        let found = self.take();
+        if found != "(" {
+            return Err(format!("found '{found}' expected: '('"));
+        }
+        if self.next() == ")" {
+            return Err("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty".to_owned());
+        }
+        if self.next() != "," && !Self::is_word(self.next()) {
+            return Err(format!("found '{}', expected: ',', ')' or identifier", self.next()));
+        }
+        let mut values = Vec::new();
+        loop {
+            // Between two commas is an empty value.
+            values.push(if matches!(self.next(), "," | ")") { "".into() } else { self.word()?.into() });
+            match self.take() {
+                "," => {}
+                ")" => return Ok(values),
+                found => return Err(format!("found '{found}', expected: ',' or ')'")),
+            }
+        }
     }
-    if let Some((name, bound)) = part.split_once('<') {
-        return Some(Requirement::Less(key(name)?, bound.trim().parse().ok()?));
-    }
-    Some(Requirement::Exists(key(part)?))
+}
+
+/// Refuses what is no key of a label.
+fn check_key(key: &str) -> Result<(), String> {
+    let is_name = |name: &str| {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        name.chars().all(fine) && ends(name.chars().next()) && ends(name.chars().next_back())
+    };
+    let right = match key.split_once('/') {
+        None => is_name(key),
+        Some((prefix, name)) => is_name(prefix) && is_name(name),
+    };
+    let form = "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+                alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+                '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. \
+                'example.com/MyName')";
+    if right { Ok(()) } else { Err(format!("<nil>: Invalid value: {key:?}: {form}")) }
 }
 
 /// A selector of fields: each path has, or has not, a value.
@@ -196,7 +281,15 @@ mod tests {
         for text in ["app=x", "app in (a,b)", "!app", "n<5", "gone", "x in (y)"] {
             assert!(!selected(text), "{text}");
         }
-        assert!(Labels::parse("a b c").is_err());
+        for (text, why) in [
+            ("a b c", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+            ("l in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
+            ("l=a b", "found 'b', expected: ',' or 'end of string'"),
+            ("a,", "found '', expected: identifier after ','"),
+        ] {
+            assert_eq!(Labels::parse(text).unwrap_err(), why);
+        }
+        assert!(Labels::parse("a/b/c=d").unwrap_err().contains("a valid label key"));
     }
 
     #[test]

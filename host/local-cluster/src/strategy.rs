@@ -137,8 +137,12 @@ pub(crate) fn prepare_delete(resource: &Resource, object: &mut Value) {
 
 /// How many seconds a deletion waits: of Pods their grace period, of others none.
 pub(crate) fn grace(_cluster: &Cluster, resource: &Resource, object: &Value, wanted: Option<i64>) -> i64 {
-    let is_pod = resource.group.is_empty() && &*resource.kind == "Pod";
-    if is_pod { pod::grace(object, wanted) } else { 0 }
+    if is_graceful(resource) { pod::grace(object, wanted) } else { 0 }
+}
+
+/// Whether objects of the kind end after a grace period.
+pub(crate) fn is_graceful(resource: &Resource) -> bool {
+    resource.group.is_empty() && &*resource.kind == "Pod"
 }
 
 /// What a deletion without a policy does with dependents. Old clients of these two kinds deleted the Pods themselves.

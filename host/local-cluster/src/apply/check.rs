@@ -77,7 +77,7 @@ fn walk(value: &Value, place: Place<'_>, path: &str, faults: &mut Vec<String>) {
             fault(faults, path, &format!("expected numeric (int or float), got {kind}"));
         }
         (Type::String, _) if !(value.is_string() || node.int_or_string && is_scalar) => {
-            fault(faults, path, &format!("expected string, got {}", shown_value(value)));
+            fault(faults, path, &format!("expected string, got {}", typed_value(value)));
         }
         (Type::Boolean, _) if !value.is_boolean() => {
             fault(faults, path, &format!("expected boolean, got {}", shown_value(value)));
@@ -104,6 +104,25 @@ fn list(items: &[Value], place: Place<'_>, path: &str, faults: &mut Vec<String>)
             walk(item, place, &format!("{path}{}", shown(&step)), faults);
         }
         seen.insert(step);
+    }
+}
+
+/// A value as Go's `%#v` prints it behind a pointer.
+fn typed_value(value: &Value) -> String {
+    format!("&value.valueUnstructured{{Value:{}}}", typed(value))
+}
+
+fn typed(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::Array(items) => {
+            format!("[]interface {{}}{{{}}}", items.iter().map(typed).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name:?}:{}", typed(value))).collect();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+        plain => plain.to_string(),
     }
 }
 

@@ -101,7 +101,8 @@ pub(crate) fn delete(
     let grace = strategy::grace(cluster, resource, &object, options.grace_seconds);
     let waits = !finalizers(&object).is_empty() || grace > 0 || !strategy::may_vanish(&object);
     let marked = stored.terminates();
-    if !waits {
+    // A kind with a grace period is marked even when none is left.
+    if !waits && !strategy::is_graceful(resource) {
         return Ok((remove(cluster, context, resource, object), true));
     }
     if !marked || shortens(&object, grace) {
@@ -115,12 +116,15 @@ pub(crate) fn delete(
         object["metadata"]["deletionGracePeriodSeconds"] = grace.into();
         strategy::prepare_delete(resource, &mut object);
     }
-    if object == stored.value {
-        return Ok((stored, false));
+    let mut stored = stored;
+    if object != stored.value {
+        stored = cluster.store.put(&resource.storage, object);
+        definition::written(cluster, context, resource, &stored)?;
     }
-    let stored = cluster.store.put(&resource.storage, object);
-    definition::written(cluster, context, resource, &stored)?;
-    Ok((stored, false))
+    if !waits {
+        stored = remove(cluster, context, resource, stored.value.clone());
+    }
+    Ok((stored, !waits))
 }
 
 fn preconditions(attributes: &Attributes, stored: &Object, options: &DeleteOptions) -> Result<(), Halt> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -17,6 +18,14 @@ use crate::store::{Name, Object};
 use crate::watch::{Watch, first_bookmark};
 use crate::{Cluster, definition, strategy};
 
+/// Base64 as Go reads it: the bits behind the last byte do not matter.
+const BASE64_URL_SAFE_NO_PAD: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
 /// How long a watch lasts that does not say: the API server's default is between 30 and 60 minutes.
 const WATCH_LASTS: SignedDuration = SignedDuration::from_mins(45);
 

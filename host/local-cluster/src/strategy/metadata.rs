@@ -6,6 +6,7 @@ use super::field::{Causes, Path, is_empty, items, text};
 use super::format;
 use super::kind::name_format;
 use super::rule;
+use crate::halt::Cause;
 use crate::resource::Resource;
 
 /// How many bytes all annotations may have together.
@@ -79,11 +80,21 @@ fn owners(value: &Value, path: &Path<'_>, causes: &mut Causes) {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                 );
-                causes.invalid(path, value, &detail);
+                let message = format!("Invalid value: {}: {detail}", shown(value));
+                causes.0.push(Cause { reason: "FieldValueInvalid", message, field: path.to_string() });
             }
             None => controller = Some(this),
         }
     }
+}
+
+/// Owners as Go shows them: their fields in the order of its type.
+fn shown(owners: &Value) -> String {
+    let order = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let field = |owner: &Value, name: &str| owner.get(name).map(|value| format!("\"{name}\":{value}"));
+    let owner = |owner: &Value| order.iter().filter_map(|name| field(owner, name)).collect::<Vec<_>>().join(",");
+    let all: Vec<String> = items(owners).iter().map(|one| format!("{{{}}}", owner(one))).collect();
+    format!("[{}]", all.join(","))
 }
 
 fn finalizers(value: &Value, built_in: bool, path: &Path<'_>, causes: &mut Causes) {
@@ -120,8 +131,7 @@ pub(crate) fn check_update(new: &Value, old: &Value, causes: &mut Causes) {
             added.join(", ")
         );
         // The API server checks the metadata of an update twice, and both find it.
-        for _ in 0..2 {
-            causes.forbidden(&Path::Field(&Path::Field(&Path::Root, "metadata"), "finalizers"), &detail);
-        }
+        causes.forbidden(&Path::Field(&Path::Field(&Path::Root, "metadata"), "finalizers"), &detail);
+        causes.0.extend(causes.0.last().cloned());
     }
 }
