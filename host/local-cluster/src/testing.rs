@@ -50,6 +50,7 @@ pub(crate) fn ask(cluster: &mut Cluster, method: Method, target: &str, body: &Va
     let response = respond(cluster, &request(method, target, &[], body));
     match response.body {
         Body::Json(value) => (response.status, value),
-        other => panic!("no document: {other:?}"),
+        Body::Bytes(bytes) => (response.status, String::from_utf8_lossy(&bytes).into()),
+        Body::Watch(_) => panic!("a watch is no document"),
     }
 }

@@ -30,7 +30,11 @@ impl World {
         let kind = if method == Patch { "application/merge-patch+json" } else { "application/json" };
         let request = request(method, target, &[("content-type", kind)], body);
         let Reply::Done(response) = self.cluster.request(&request, &[], self.now) else { panic!("a webhook is asked") };
-        let Body::Json(answer) = response.body else { panic!("no document") };
+        let answer = match response.body {
+            Body::Json(answer) => answer,
+            Body::Bytes(bytes) => String::from_utf8_lossy(&bytes).into(),
+            Body::Watch(_) => panic!("a watch is no document"),
+        };
         (response.status, answer)
     }
 
