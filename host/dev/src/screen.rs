@@ -13,7 +13,7 @@ pub(crate) mod tests {
     use mortise_core::object::ObjectRef;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-    use super::view::{Focus, Opened};
+    use super::view::Opened;
     use super::*;
     use crate::event::{Event, Shown, Wrote};
     use crate::model::Model;
