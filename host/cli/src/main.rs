@@ -6,6 +6,7 @@ mod cache;
 mod cluster;
 mod component;
 mod crd;
+mod dev;
 mod finalizers;
 mod inspect;
 mod kubernetes;
@@ -43,6 +44,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make the folder of a new plugin
+    New(dev::NewArgs),
+    /// Run plugins while you write them: each save is built and swapped in
+    Dev(dev::DevArgs),
     /// Run the host
     Run(Box<run::RunArgs>),
     /// Show a plugin's manifest, imports and sizes; refuse what the host would refuse
@@ -66,6 +71,8 @@ fn main() -> ExitCode {
     // Fails only when a provider is installed already, which then serves.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let result = match Arguments::parse().command {
+        Command::New(args) => dev::create(args),
+        Command::Dev(args) => dev::run(args),
         Command::Run(args) => run::run(*args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Cluster(args) => cluster::run(args),

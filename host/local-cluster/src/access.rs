@@ -11,19 +11,17 @@ mod token;
 use jiff::Timestamp;
 
 use crate::Cluster;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
-use crate::request::{Credentials, Method, Request, User};
-use crate::rest::{Attributes, Context};
+use crate::request::{Credentials, Method, Request};
+use crate::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
 
 pub(crate) use self::action::Action;
 pub(crate) use self::bootstrap::bootstrap;
 pub(crate) use self::escalation::check as check_escalation;
 pub(crate) use self::rbac::{decide, rules};
 pub(crate) use self::token::{AUDIENCE, Bound, Claims, issue};
-
-const AUTHENTICATED: &str = "system:authenticated";
-const UNAUTHENTICATED: &str = "system:unauthenticated";
-const ANONYMOUS: &str = "system:anonymous";
 
 /// The user of a request: the one of its credentials, or the one whom that user impersonates.
 pub(crate) fn authenticate(cluster: &Cluster, request: &Request, now: Timestamp) -> Result<User, Halt> {
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_a_service_account_is_its_user_until_it_expires_or_the_account_goes() {
+    fn a_token_of_a_service_account_is_its_user_until_it_expires_or_the_account_is_deleted() {
         let mut cluster = guarded();
         let accounts = "/api/v1/namespaces/default/serviceaccounts";
         assert_eq!(ask(&mut cluster, Post, accounts, &json!({"metadata": {"name": "s"}})).0, 201);

@@ -20,8 +20,9 @@ use serde_json::{Value, json};
 
 use crate::Cluster;
 use crate::access;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
-use crate::rest::{Attributes, Context};
 
 /// Lets plugins and webhooks change the object of a create or an update.
 pub(crate) fn mutate(

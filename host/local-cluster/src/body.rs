@@ -6,10 +6,10 @@ mod yaml;
 
 use serde_json::Value;
 
+use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::request::{Method, Request};
 use crate::resource::{Resource, built_in, group_version};
-use crate::rest::Context;
 
 /// The largest body, as in the API server.
 const MAX_BYTES: usize = 3 * 1024 * 1024;

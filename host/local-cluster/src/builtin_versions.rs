@@ -6,21 +6,13 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use crate::resource::{Resource, Storage};
+use crate::resource::Resource;
 
 /// What differs between the versions of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mapping {
     Event,
     Autoscaler,
-}
-
-/// Where the objects of a built-in resource are stored.
-pub(crate) fn storage(group: &str, plural: &str) -> Storage {
-    match (group, plural) {
-        ("events.k8s.io", "events") => Storage::new("", "events"),
-        _ => Storage::new(group, plural),
-    }
 }
 
 /// The mapping of a resource whose version is not the stored one.

@@ -3,7 +3,7 @@
 
 mod clean_up;
 mod cluster_roles;
-mod condition;
+mod controller;
 mod disruption;
 mod endpoints;
 mod garbage_collector;
@@ -11,9 +11,7 @@ mod kubelet;
 mod namespace;
 mod new_namespace;
 mod node_lifecycle;
-mod placement;
 mod quota;
-mod resources;
 mod scheduler;
 mod storages;
 mod taint;
@@ -25,62 +23,24 @@ mod write;
 
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use self::placement::Placement;
-use crate::halt::{Answer, FirstTry, Halt};
+use self::controller::Controller;
+use crate::Cluster;
+use crate::context::Context;
+use crate::halt::{Answer, FirstTry, Halt, Reply};
 use crate::options::Options;
+use crate::queue::{Controllers, Queue};
 use crate::resource::Storage;
-use crate::rest::Context;
 use crate::store::{Change, Event, Object};
-use crate::{Cluster, Reply, Step};
 
-/// The first wait of a key that failed; it doubles up to [`LAST_WAIT`].
-const FIRST_WAIT: SignedDuration = SignedDuration::from_millis(5);
-const LAST_WAIT: SignedDuration = SignedDuration::from_secs(60);
-/// After so many steps the controllers that batch get a turn even though others are busy: rare enough to batch well, often
-/// enough that a busy cluster does not starve them.
-const STEPS_OF_A_BATCH: u64 = 1_000;
-
-/// The namespace and name of what a controller looks at, as its own choice of kind has it.
-pub(crate) type Key = (Arc<str>, Arc<str>);
-
-/// An object's own key.
-fn key(object: &Object) -> Key {
-    (object.namespace().into(), object.name().into())
-}
-
-/// Whether an update left these fields as they were; each is a JSON pointer.
-fn unchanged(before: &Object, after: &Object, fields: &[&str]) -> bool {
-    fields.iter().all(|field| before.value.pointer(field) == after.value.pointer(field))
-}
-
-/// What a controller does next with a key.
+/// What a step of the controllers came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
-    /// Nothing until something changes.
-    No,
-    /// Look again then.
-    At(Timestamp),
-    /// Something failed that was written down: what was written stays, and the key is tried again, later each time.
-    Later,
-}
-
-/// One controller: functions, without state of its own.
-pub(crate) struct Controller {
-    /// Its name, as kube-controller-manager's `--controllers` has it.
-    pub(crate) name: &'static str,
-    /// The user that it writes as.
-    pub(crate) user: &'static str,
-    /// The group and plural of the kinds whose changes it sees; with none it sees all.
-    pub(crate) watches: &'static [(&'static str, &'static str)],
-    /// Whether it waits until no other controller has anything to do, so that it looks once after many changes.
-    pub(crate) batches: bool,
-    /// The keys that a change concerns.
-    pub(crate) keys: fn(&Cluster, &Change) -> Vec<Key>,
-    /// Looks at a key, and writes what is missing. An error undoes what it wrote; the key is tried again, later each time.
-    pub(crate) reconcile: fn(&mut Cluster, &Context<'_>, &Key) -> Result<Again, Halt>,
+pub enum Step {
+    /// Something was looked at; there may be more.
+    Worked,
+    /// Nothing is to do before this time, or before the next request.
+    Idle(Option<Timestamp>),
 }
 
 /// All controllers in the order they take turns in.
@@ -107,106 +67,18 @@ const CLUSTER: &[Controller] = &[
     clean_up::OLD_EVENTS,
 ];
 
-/// The queues of the controllers that run.
-#[derive(Clone, Debug)]
-pub(crate) struct Controllers {
-    queues: Vec<Queue>,
-    /// All changes up to this version were seen.
-    seen: u64,
-    /// How many steps were made.
-    steps: u64,
-    /// Whose turn is next.
-    turn: usize,
-    /// Which Pods are where.
-    placement: Placement,
+fn all_controllers() -> impl Iterator<Item = &'static Controller> {
+    ALL.iter().copied().flatten()
 }
 
-/// The keys of one controller that wait.
-#[derive(Clone, Debug)]
-struct Queue {
-    controller: &'static Controller,
-    due: OrdSet<(Timestamp, Key)>,
-    at: OrdMap<Key, Timestamp>,
-    failures: OrdMap<Key, u32>,
+/// The queues of the controllers that run, with nothing in them.
+pub(crate) fn waiting(options: &Options) -> Controllers {
+    let running = all_controllers().enumerate().filter(|(_, controller)| options.runs(controller.name));
+    Controllers::new(running.map(|(at, controller)| Queue::new(at, controller.batches)).collect())
 }
 
-impl std::fmt::Debug for Controller {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl Controller {
-    fn sees(&self, change: &Change) -> bool {
-        let (group, plural) = (&*change.storage.group, &*change.storage.plural);
-        self.watches.is_empty() || self.watches.contains(&(group, plural))
-    }
-}
-
-impl Queue {
-    /// Looks at a key then, or earlier if it waits already.
-    fn add(&mut self, key: Key, at: Timestamp) {
-        if let Some(known) = self.at.get(&key) {
-            if *known <= at {
-                return;
-            }
-            self.due.remove(&(*known, key.clone()));
-        }
-        self.due.insert((at, key.clone()));
-        self.at.insert(key, at);
-    }
-
-    fn next(&self) -> Option<Timestamp> {
-        self.due.get_min().map(|(at, _)| *at)
-    }
-
-    fn take(&mut self, now: Timestamp) -> Option<Key> {
-        let (at, key) = self.due.get_min().filter(|(at, _)| *at <= now).cloned()?;
-        self.due.remove(&(at, key.clone()));
-        self.at.remove(&key);
-        Some(key)
-    }
-
-    fn retry(&mut self, key: Key, now: Timestamp) {
-        let failures = self.failures.get(&key).copied().unwrap_or(0);
-        let wait = FIRST_WAIT.saturating_mul(1 << failures.min(14)).min(LAST_WAIT);
-        self.failures.insert(key.clone(), failures + 1);
-        self.add(key, now + wait);
-    }
-
-    /// Remembers what came of a key.
-    fn settle(&mut self, key: Key, again: Again, now: Timestamp) {
-        match again {
-            Again::Later => return self.retry(key, now),
-            Again::At(time) => self.add(key.clone(), time),
-            Again::No => {}
-        }
-        self.failures.remove(&key);
-    }
-}
-
-impl Controllers {
-    pub(crate) fn new(options: &Options) -> Self {
-        let running = ALL.iter().copied().flatten().filter(|controller| options.runs(controller.name));
-        let queue = |controller| Queue { controller, due: OrdSet::new(), at: OrdMap::new(), failures: OrdMap::new() };
-        Self { queues: running.map(queue).collect(), seen: 0, steps: 0, turn: 0, placement: Placement::default() }
-    }
-
-    fn next(&self) -> Option<Timestamp> {
-        self.queues.iter().filter_map(Queue::next).min()
-    }
-
-    /// The queue whose turn it is, of those that have a key that is due.
-    fn due(&self, now: Timestamp) -> Option<usize> {
-        let count = self.queues.len();
-        let turns = (0..count).map(|offset| (self.turn + offset) % count);
-        let mut due = turns.filter(|at| self.queues[*at].next().is_some_and(|next| next <= now)).peekable();
-        let first = due.peek().copied()?;
-        if self.steps.is_multiple_of(STEPS_OF_A_BATCH) {
-            return Some(first);
-        }
-        due.find(|at| !self.queues[*at].controller.batches).or(Some(first))
-    }
+fn controller(queue: &Queue) -> Option<&'static Controller> {
+    all_controllers().nth(queue.controller)
 }
 
 /// Gives new changes to the controllers, then lets the next one look at one key. A key whose write needs a webhook's answer
@@ -219,7 +91,7 @@ pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) ->
     next.made = first.made;
     next.controllers.steps += 1;
     next.controllers.turn = at + 1;
-    let controller = next.controllers.queues[at].controller;
+    let Some(controller) = controller(&next.controllers.queues[at]) else { return Reply::Done(Step::Worked) };
     let Some(key) = next.controllers.queues[at].take(now) else { return Reply::Done(Step::Worked) };
     let mut context = Context::system(controller.user, answers, first.at);
     if controller.user.starts_with("system:serviceaccount:") {
@@ -259,11 +131,12 @@ fn see(cluster: &mut Cluster, now: Timestamp) {
     for change in &changes {
         cluster.controllers.placement.learn(change);
         for at in 0..cluster.controllers.queues.len() {
-            let controller = cluster.controllers.queues[at].controller;
-            if controller.sees(change) {
-                for key in (controller.keys)(cluster, change) {
-                    cluster.controllers.queues[at].add(key, now);
-                }
+            let Some(controller) = controller(&cluster.controllers.queues[at]).filter(|found| found.sees(change))
+            else {
+                continue;
+            };
+            for key in (controller.keys)(cluster, change) {
+                cluster.controllers.queues[at].add(key, now);
             }
         }
     }

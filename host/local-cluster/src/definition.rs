@@ -11,7 +11,6 @@ mod open_api;
 mod prepare;
 mod served;
 mod structural;
-mod version;
 
 pub(crate) use self::check::causes;
 pub(crate) use self::conversion::{all_at_version, at_version, for_storage};
@@ -19,7 +18,6 @@ pub(crate) use self::finalize::{hold, removed, written};
 pub(crate) use self::instance::{may_create, prepare_create, prepare_update};
 pub(crate) use self::prepare::{default, prepare};
 pub(crate) use self::served::changed;
-pub(crate) use self::version::Version;
 
 #[cfg(test)]
 mod tests {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn health_is_told_as_text() {
+    fn health_is_reported_as_text() {
         let mut cluster = quiet();
         let mut text = |target: &str| match respond(&mut cluster, &request(Get, target, &[], &json!(null))).body {
             Body::Bytes(bytes) => String::from_utf8(bytes).unwrap(),

@@ -15,6 +15,15 @@ pub(crate) enum Halt {
     Call(Box<Call>),
 }
 
+/// What a request, or a step of the controllers, came to.
+#[derive(Clone, Debug)]
+pub enum Reply<T> {
+    /// It is done.
+    Done(T),
+    /// Nothing was done: a webhook must be asked, and the same must be tried again with its answer among the others.
+    Call(Box<Call>),
+}
+
 /// What the door must ask of a webhook before the request can be made again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {

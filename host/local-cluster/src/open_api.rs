@@ -114,11 +114,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::Method::Get;
-    use crate::definition::Version;
     use crate::request::{Body, Response};
     use crate::resource::{Names, Resource, Subresource};
     use crate::schema::Schema;
     use crate::testing::{quiet, request, respond};
+    use crate::version::Version;
 
     fn document(response: &Response) -> Value {
         assert_eq!(response.status, 200);

@@ -1,6 +1,6 @@
 //! How a cluster is set up. It must not know what reads it.
 
-use crate::request::User;
+use crate::user::User;
 
 /// How a cluster is set up.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,11 +3,14 @@
 
 mod pointer;
 mod strategic;
+mod words;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use self::pointer::Pointer;
 pub(crate) use self::strategic::strategic;
+use self::words::unprocessable;
+pub(crate) use self::words::{go, kind};
 use crate::halt::{Halt, Status};
 
 /// The API server's bound of the operations in one JSON patch.
@@ -37,24 +40,6 @@ pub(crate) fn json(old: &Value, patch: &Value) -> Result<Value, Halt> {
         operate(&mut new, operation, &mut copied).ok_or_else(unprocessable)?;
     }
     Ok(new)
-}
-
-/// What Go's decoder names the kinds of JSON.
-pub(crate) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-/// A patch that does not apply; the API server keeps the reason to itself.
-fn unprocessable() -> Status {
-    let message = "the server rejected our request due to an error in our request".to_owned();
-    Status { code: 422, reason: "Invalid", message, details: Some(json!({})) }
 }
 
 fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Option<()> {
@@ -110,21 +95,6 @@ fn merge_fields(value: &mut Value, patch: &Map<String, Value>) {
             Value::Null => drop(fields.remove(name)),
             Value::Object(patch) => merge_fields(fields.entry(name.clone()).or_insert(Value::Null), patch),
             other => drop(fields.insert(name.clone(), other.clone())),
-        }
-    }
-}
-
-/// A value as Go's `%v` prints it, which some of the API server's messages do.
-pub(crate) fn go(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go).collect::<Vec<_>>().join(" ")),
-        Value::Object(fields) => {
-            let fields: std::collections::BTreeMap<_, _> = fields.iter().collect();
-            let fields = fields.into_iter().map(|(name, value)| format!("{name}:{}", go(value)));
-            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
         }
     }
 }

@@ -145,6 +145,19 @@ pub(crate) fn schema(group: &str, version: &str, kind: &str) -> Arc<Schema> {
     }
 }
 
+/// The definitions below `ObjectMeta`, which all objects have.
+pub(crate) fn metadata() -> &'static Value {
+    static METADATA: LazyLock<Value> = LazyLock::new(|| {
+        let mut document = open_api("api/v1").map_or(Value::Null, parse);
+        let mut definitions = document["components"]["schemas"].take();
+        if let Some(definitions) = definitions.as_object_mut() {
+            definitions.retain(|name, _| name.starts_with("io.k8s.apimachinery.pkg.apis.meta.v1."));
+        }
+        definitions
+    });
+    &METADATA
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,17 +172,4 @@ mod tests {
         let name = field_description("api/v1", "ObjectMeta", "name");
         assert!(name.starts_with("Name must be unique within a namespace."), "{name}");
     }
-}
-
-/// The definitions below `ObjectMeta`, which all objects have.
-pub(crate) fn metadata() -> &'static Value {
-    static METADATA: LazyLock<Value> = LazyLock::new(|| {
-        let mut document = open_api("api/v1").map_or(Value::Null, parse);
-        let mut definitions = document["components"]["schemas"].take();
-        if let Some(definitions) = definitions.as_object_mut() {
-            definitions.retain(|name, _| name.starts_with("io.k8s.apimachinery.pkg.apis.meta.v1."));
-        }
-        definitions
-    });
-    &METADATA
 }

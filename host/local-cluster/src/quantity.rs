@@ -91,13 +91,6 @@ impl Quantity {
         Ok(Self { nano: if text.starts_with('-') { -nano } else { nano }, form })
     }
 
-    /// The quantity, rounded up to thousandths as resources are.
-    pub(crate) fn rounded(self) -> Self {
-        let step = NANO / 1000;
-        let up = i128::from(self.nano.rem_euclid(step) != 0);
-        Self { nano: (self.nano.div_euclid(step) + up).saturating_mul(step), ..self }
-    }
-
     /// The sum, written as the first one.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self { nano: self.nano.saturating_add(other.nano), ..self }
@@ -109,6 +102,18 @@ impl Quantity {
 
     pub(crate) fn of(number: i64) -> Self {
         Self { nano: i128::from(number) * NANO, form: Form::Decimal }
+    }
+
+    pub(crate) fn of_thousandths(number: i64, binary: bool) -> Self {
+        let form = if binary { Form::Binary } else { Form::Decimal };
+        Self { nano: i128::from(number) * (NANO / 1000), form }
+    }
+
+    /// In thousandths, rounded up; what is too large is the largest.
+    pub(crate) fn thousandths(self) -> i64 {
+        let step = NANO / 1000;
+        let exact = self.nano.div_euclid(step) + i128::from(self.nano.rem_euclid(step) != 0);
+        i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX })
     }
 
     pub(crate) fn sign(self) -> i64 {
@@ -160,7 +165,7 @@ pub(crate) fn canonical(value: &Value) -> Option<String> {
     Some(canonical).filter(|canonical| value.as_str() != Some(canonical))
 }
 
-/// The factor and the power of ten that a suffix stands for.
+/// The factor and the power of ten that a suffix means.
 fn unit(suffix: &str) -> Result<(i128, i32, Form), String> {
     if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
         return Ok((1, *power, Form::Decimal));
@@ -219,7 +224,6 @@ mod tests {
         for (text, wanted) in cases {
             assert_eq!(Quantity::parse(text).unwrap().text(), wanted, "{text}");
         }
-        assert_eq!(Quantity::parse("0.1m").unwrap().rounded().text(), "1m");
         for text in ["", "a", "1.2.3", "1 Gi", "ä", "1Gib"] {
             assert_eq!(Quantity::parse(text).unwrap_err(), NO_QUANTITY, "{text}");
         }

@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::path::Address;
+use crate::user::User;
 use crate::watch::Watch;
 
 /// The HTTP methods that the API server knows.
@@ -18,19 +20,6 @@ pub enum Method {
     Patch,
     /// Deletes an object or a collection.
     Delete,
-}
-
-/// Who asks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct User {
-    /// The user's name, such as `system:serviceaccount:default:app`.
-    pub name: String,
-    /// The user's UID, where the authenticator knows one.
-    pub uid: String,
-    /// The groups, such as `system:masters`.
-    pub groups: Vec<String>,
-    /// What authenticators say besides, by key.
-    pub extra: Vec<(String, Vec<String>)>,
 }
 
 /// How a client says who it is.
@@ -70,6 +59,21 @@ impl Request {
     /// The first query parameter of this name.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The verb of the API that a method is at an address.
+    pub(crate) fn verb(&self, address: &Address<'_>) -> &'static str {
+        let watches = self.parameter("watch").is_some_and(|value| value == "true" || value == "1" || value.is_empty());
+        match (self.method, address.name) {
+            (Method::Get, Some(_)) => "get",
+            (Method::Get, None) if watches => "watch",
+            (Method::Get, None) => "list",
+            (Method::Post, _) => "create",
+            (Method::Put, _) => "update",
+            (Method::Patch, _) => "patch",
+            (Method::Delete, Some(_)) => "delete",
+            (Method::Delete, None) => "deletecollection",
+        }
     }
 }
 

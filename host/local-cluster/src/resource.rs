@@ -6,9 +6,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use crate::definition::Version;
+use crate::published;
 use crate::schema::Schema;
-use crate::{builtin_versions, published};
+use crate::version::Version;
 
 /// A subresource, such as `status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,11 +60,6 @@ impl Resource {
         api_version(&self.group, &self.version)
     }
 
-    /// `deployments.apps`, or `pods`.
-    pub(crate) fn qualified(&self) -> String {
-        if self.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.group) }
-    }
-
     pub(crate) fn allows(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| &**known == verb)
     }
@@ -93,8 +88,10 @@ pub(crate) fn group_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-/// Resources by group, version and plural.
-pub(crate) type Table = BTreeMap<(Arc<str>, Arc<str>, Arc<str>), Arc<Resource>>;
+/// Group, version and plural.
+pub(crate) type Key = (Arc<str>, Arc<str>, Arc<str>);
+/// All resources that are built in.
+pub(crate) type Table = BTreeMap<Key, Arc<Resource>>;
 
 /// What is built in, from the discovery document that Kubernetes publishes.
 pub(crate) fn built_in() -> &'static Table {
@@ -113,6 +110,14 @@ pub(crate) fn built_in() -> &'static Table {
         table
     });
     &TABLE
+}
+
+/// Where the objects of a built-in resource are stored.
+fn storage(group: &str, plural: &str) -> Storage {
+    match (group, plural) {
+        ("events.k8s.io", "events") => Storage::new("", "events"),
+        _ => Storage::new(group, plural),
+    }
 }
 
 fn read(group: &Arc<str>, version: &Arc<str>, value: &Value) -> Resource {
@@ -143,7 +148,7 @@ fn read(group: &Arc<str>, version: &Arc<str>, value: &Value) -> Resource {
         namespaced: value["scope"] == "Namespaced",
         verbs: texts(value, "verbs"),
         subresources: subresources.collect(),
-        storage: builtin_versions::storage(group, &plural),
+        storage: storage(group, &plural),
         custom: None,
         schema: LazyLock::new(Box::new(move || published::schema(&of_group, &of_version, &of_kind))),
         plural,

@@ -10,83 +10,20 @@ mod subresource;
 mod update;
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Answer, FirstTry, Halt, Status};
 use crate::path::{Address, Path};
-use crate::request::{Body, Method, Request, Response, User};
-use crate::resource::Resource;
+use crate::request::{Request, Response};
+use crate::user::User;
 use crate::{Cluster, Reply, access, admission, discovery, path, protobuf, strategy};
 
 pub(crate) use self::create::create;
-pub(crate) use self::delete::{DeleteOptions, Propagation, delete, finish};
-pub(crate) use self::output::{Include, Output};
+pub(crate) use self::delete::{delete, finish};
 pub(crate) use self::update::{Update, update};
-
-/// What every verb knows of the request besides its objects.
-pub(crate) struct Context<'a> {
-    pub(crate) user: User,
-    /// The field manager of writes.
-    pub(crate) manager: String,
-    pub(crate) dry_run: bool,
-    /// What webhooks said to earlier tries.
-    pub(crate) answers: &'a [Answer],
-    pub(crate) now: Timestamp,
-    /// `Warning` headers for the client.
-    pub(crate) warnings: RefCell<Vec<String>>,
-}
-
-impl Context<'_> {
-    pub(crate) fn warn(&self, warning: impl Into<String>) {
-        let warning = warning.into();
-        let mut warnings = self.warnings.borrow_mut();
-        if !warnings.contains(&warning) {
-            warnings.push(warning);
-        }
-    }
-}
-
-impl<'a> Context<'a> {
-    /// The context of a part of the cluster that acts by itself, such as a controller.
-    pub(crate) fn system(name: &str, answers: &'a [Answer], now: Timestamp) -> Self {
-        let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
-        Self {
-            user: User { name: name.to_owned(), groups, ..User::default() },
-            manager: name.rsplit(':').next().unwrap_or(name).to_owned(),
-            dry_run: false,
-            answers,
-            now,
-            warnings: RefCell::default(),
-        }
-    }
-}
-
-/// What a request is about, as authorizers and admission see it.
-#[derive(Clone, Debug)]
-pub(crate) struct Attributes {
-    pub(crate) verb: &'static str,
-    pub(crate) resource: Arc<Resource>,
-    pub(crate) namespace: String,
-    /// Empty for lists, and for a create that leaves the name to the server.
-    pub(crate) name: String,
-    /// Empty for the object itself.
-    pub(crate) subresource: String,
-}
-
-impl Attributes {
-    /// Those of a part of the cluster that acts by itself on an object.
-    pub(crate) fn of(verb: &'static str, resource: &Arc<Resource>, namespace: &str, name: &str) -> Self {
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        Self { verb, resource: resource.clone(), namespace, name, subresource: String::new() }
-    }
-
-    /// That the object is not there.
-    pub(crate) fn not_found(&self) -> Status {
-        Status::not_found(&self.resource.group, &self.resource.plural, &self.name)
-    }
-}
 
 /// Answers a request; nothing is left of one that is refused or that must ask a webhook first.
 pub(crate) fn request(cluster: &mut Cluster, request: &Request, answers: &[Answer], now: Timestamp) -> Reply<Response> {
@@ -172,7 +109,7 @@ fn objects(
 ) -> Result<Response, Halt> {
     let resource = cluster.resource(address.group, address.version, address.plural).cloned();
     let resource = resource.ok_or_else(Status::no_resource)?;
-    let verb = verb(request, address);
+    let verb = request.verb(address);
     let attributes = Attributes {
         verb,
         namespace: address.namespace.unwrap_or_default().to_owned(),
@@ -198,20 +135,6 @@ fn objects(
         "patch" => patch::from_request(cluster, request, &attributes, context),
         "delete" => delete::from_request(cluster, request, &attributes, context),
         _ => delete::collection(cluster, request, &attributes, context),
-    }
-}
-
-pub(crate) fn verb(request: &Request, address: &Address<'_>) -> &'static str {
-    let watches = request.parameter("watch").is_some_and(|value| value == "true" || value == "1" || value.is_empty());
-    match (request.method, address.name) {
-        (Method::Get, Some(_)) => "get",
-        (Method::Get, None) if watches => "watch",
-        (Method::Get, None) => "list",
-        (Method::Post, _) => "create",
-        (Method::Put, _) => "update",
-        (Method::Patch, _) => "patch",
-        (Method::Delete, Some(_)) => "delete",
-        (Method::Delete, None) => "deletecollection",
     }
 }
 
@@ -256,19 +179,6 @@ pub(crate) fn bootstrap(cluster: &mut Cluster, now: Timestamp) {
         let attributes = Attributes::of("create", &resource, &namespace, "");
         create(cluster, &context, &attributes, object).expect("bootstrap objects are valid");
     }
-}
-
-/// A response with one object.
-fn one(
-    cluster: &Cluster,
-    output: &Output,
-    attributes: &Attributes,
-    status: u16,
-    object: &serde_json::Value,
-    now: Timestamp,
-) -> Response {
-    let body = output.object(cluster, &attributes.resource, object, now);
-    Response { body: Body::Json(body), ..Response::json(status, serde_json::Value::Null) }
 }
 
 #[cfg(test)]

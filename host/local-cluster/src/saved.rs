@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::options::Options;
 use crate::resource::{Storage, built_in};
-use crate::store::{Change, Event, Object, Store};
-use crate::{Cluster, Controllers, OrdMap, definition};
+use crate::store::{Change, Event, Object};
+use crate::{Cluster, controllers, definition};
 
 impl Cluster {
     /// The changes after a version, oldest first, each as a record. None if the log does not reach back to it: save all.
@@ -50,13 +50,8 @@ impl Cluster {
     /// # Errors
     /// What is wrong with which record.
     pub fn restore(options: Options, records: impl IntoIterator<Item = Value>) -> Result<Self, String> {
-        let mut cluster = Self {
-            controllers: Controllers::new(&options),
-            options: Arc::new(options),
-            store: Store::default(),
-            definitions: OrdMap::new(),
-            made: 0,
-        };
+        let controllers = controllers::waiting(&options);
+        let mut cluster = Self::empty(options, controllers);
         for (index, record) in records.into_iter().enumerate() {
             cluster.replay(record).map_err(|why| format!("record {}: {why}", index + 1))?;
         }

@@ -153,7 +153,7 @@ impl Fields {
     }
 }
 
-/// The text at a place: at the first of several paths (between `|`) that has one, or what stands after `=`.
+/// The text at a place: at the first of several paths (between `|`) that has one, or what is after `=`.
 fn field(object: &Value, place: &str) -> String {
     for path in place.split('|') {
         if let Some(text) = path.strip_prefix('=') {

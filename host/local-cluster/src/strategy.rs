@@ -2,7 +2,6 @@
 //! must hold. Input: objects before they are stored. Output: the same objects, completed, or causes. It must not know HTTP.
 
 mod bootstrap;
-mod cron;
 mod default;
 mod diff;
 mod field;
@@ -20,9 +19,11 @@ mod validate;
 
 use serde_json::{Value, json};
 
+use crate::attributes::Attributes;
+use crate::context::Context;
+use crate::deletion::Propagation;
 use crate::halt::{Cause, Halt, Status};
 use crate::resource::{Resource, Storage};
-use crate::rest::{Attributes, Context, Propagation};
 use crate::store::Object;
 use crate::{Cluster, definition};
 
@@ -151,7 +152,7 @@ pub(crate) fn returns_deleted(resource: &Resource) -> bool {
     resource.custom.is_none() && kind::returns_deleted(&resource.group, &resource.kind)
 }
 
-/// Whether an object that is marked, without finalizers and without grace, goes at once: a Namespace waits for
+/// Whether an object that is marked, without finalizers and without grace, vanishes at once: a Namespace waits for
 /// `spec.finalizers`.
 pub(crate) fn may_vanish(object: &Value) -> bool {
     object["kind"] != "Namespace"

@@ -4,8 +4,9 @@
 use jiff::Timestamp;
 
 use crate::path::{self, Path};
-use crate::request::{Method, Request, User};
-use crate::{Cluster, access, rest};
+use crate::request::{Method, Request};
+use crate::user::User;
+use crate::{Cluster, access};
 
 /// What a request is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +37,7 @@ impl Subject {
         let own = |text: Option<&str>| text.unwrap_or_default().to_owned();
         let is_namespace = address.plural == "namespaces" && address.group.is_empty();
         Self {
-            verb: rest::verb(request, &address),
+            verb: request.verb(&address),
             group: address.group.to_owned(),
             version: address.version.to_owned(),
             resource: address.plural.to_owned(),

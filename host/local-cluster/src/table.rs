@@ -12,15 +12,21 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::builtin_versions;
 use crate::resource::Resource;
-use crate::rest::Include;
-use crate::{Cluster, builtin_versions};
 
 use self::cells::Row;
 
+/// What a row of a table has of its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
 /// A `Table` of objects; `metadata` is that of the list, or of the one object.
 pub(crate) fn render(
-    _cluster: &Cluster,
     resource: &Arc<Resource>,
     objects: &[&Value],
     include: Include,

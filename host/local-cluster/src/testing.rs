@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{Body, Cluster, Credentials, Method, Options, Reply, Request, Response, Step, User};
+use crate::{Body, Cluster, Credentials, Method, Options, Reply, Request, Response, User};
 
 /// When the tests' clusters start.
 pub(crate) const START: &str = "2026-01-01T00:00:00Z";
@@ -52,16 +52,4 @@ pub(crate) fn ask(cluster: &mut Cluster, method: Method, target: &str, body: &Va
         Body::Json(value) => (response.status, value),
         other => panic!("no document: {other:?}"),
     }
-}
-
-/// Lets the controllers work until nothing is due at that time.
-pub(crate) fn settle(cluster: &mut Cluster, now: Timestamp) {
-    for _ in 0..10_000 {
-        match cluster.step(&[], now) {
-            Reply::Done(Step::Worked) => {}
-            Reply::Done(Step::Idle(_)) => return,
-            Reply::Call(call) => panic!("a webhook is asked: {call:?}"),
-        }
-    }
-    panic!("the controllers do not come to rest");
 }

@@ -9,11 +9,11 @@ use crate::Method::{Delete, Get, Patch, Post, Put};
 use crate::testing::{request, start};
 use crate::{Body, Cluster, Method, Options, Reply, Step};
 
-const CORE: &str = "/api/v1/namespaces/work";
-const APPS: &str = "/apis/apps/v1/namespaces/work";
-const BATCH: &str = "/apis/batch/v1/namespaces/work";
+const CORE: &str = "/api/v1/namespaces/team";
+const APPS: &str = "/apis/apps/v1/namespaces/team";
+const BATCH: &str = "/apis/batch/v1/namespaces/team";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/work/widgets";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/team/widgets";
 /// How many steps the controllers may take for one request: many times what they need.
 const MAX_STEPS: usize = 5_000;
 
@@ -99,7 +99,7 @@ fn a_cluster_runs_workloads_deletes_all_of_a_namespace_and_comes_to_rest() {
     let mut world = World::new();
     world.pass(1);
     assert_eq!(condition(&world.read("/api/v1/nodes/node-0"), "Ready"), "True");
-    world.done(Post, "/api/v1/namespaces", &json!({"metadata": {"name": "work"}}));
+    world.done(Post, "/api/v1/namespaces", &json!({"metadata": {"name": "team"}}));
 
     let selector = json!({"matchLabels": {"app": "web"}});
     let web = json!({"metadata": {"name": "web"}, "spec": {"replicas": 3, "selector": selector, "template": template("Always")}});
@@ -109,7 +109,7 @@ fn a_cluster_runs_workloads_deletes_all_of_a_namespace_and_comes_to_rest() {
     world.pass(5);
     let web = world.read(&format!("{APPS}/deployments/web"));
     assert_eq!((&web["status"]["availableReplicas"], condition(&web, "Available").as_str()), (&json!(3), "True"));
-    let slices = world.read("/apis/discovery.k8s.io/v1/namespaces/work/endpointslices");
+    let slices = world.read("/apis/discovery.k8s.io/v1/namespaces/team/endpointslices");
     assert_eq!(slices["items"][0]["endpoints"].as_array().map(Vec::len), Some(3));
 
     let mut once = template("Never");
@@ -127,9 +127,9 @@ fn a_cluster_runs_workloads_deletes_all_of_a_namespace_and_comes_to_rest() {
     let web = world.read(&format!("{APPS}/deployments/web"));
     assert_eq!((&web["status"]["updatedReplicas"], &web["status"]["replicas"]), (&json!(3), &json!(3)));
 
-    world.done(Delete, "/api/v1/namespaces/work", &Value::Null);
+    world.done(Delete, "/api/v1/namespaces/team", &Value::Null);
     world.pass(30);
-    assert_eq!(world.ask(Get, "/api/v1/namespaces/work", &Value::Null).0, 404);
+    assert_eq!(world.ask(Get, "/api/v1/namespaces/team", &Value::Null).0, 404);
     for list in [
         format!("{APPS}/deployments"),
         format!("{APPS}/replicasets"),
@@ -140,7 +140,7 @@ fn a_cluster_runs_workloads_deletes_all_of_a_namespace_and_comes_to_rest() {
         format!("{CORE}/serviceaccounts"),
         format!("{CORE}/configmaps"),
         format!("{CORE}/events"),
-        "/apis/discovery.k8s.io/v1/namespaces/work/endpointslices".to_owned(),
+        "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices".to_owned(),
     ] {
         assert_eq!(world.count(&list), 0, "{list}");
     }
@@ -160,7 +160,7 @@ fn a_definition_is_served_and_its_deletion_takes_its_instances_along() {
         "metadata": {"name": "widgets.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
     });
-    world.done(Post, "/api/v1/namespaces", &json!({"metadata": {"name": "work"}}));
+    world.done(Post, "/api/v1/namespaces", &json!({"metadata": {"name": "team"}}));
     let made = world.done(Post, DEFINITIONS, &definition);
     world.pass(1);
     let path = format!("{DEFINITIONS}/widgets.example.com");

@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::halt::Status;
+use crate::output::Output;
 use crate::resource::Resource;
-use crate::rest::Output;
 use crate::selector::{Fields, Labels};
 use crate::store::{Change, Event, Object};
 use crate::{Cluster, definition};
@@ -66,7 +66,7 @@ impl Watch {
         // A webhook cannot be asked while a watch is polled: what only it could convert stays as it is stored.
         let value = definition::at_version(cluster, &self.resource, &object.value, &[]);
         let value = value.unwrap_or(Cow::Borrowed(&object.value));
-        let mut object = self.output.object(cluster, &self.resource, &value, now);
+        let mut object = self.output.object(&self.resource, &value, now);
         if matches!(self.output, Output::Table(_)) && std::mem::replace(&mut self.has_columns, true) {
             object["columnDefinitions"] = Value::Null;
         }

@@ -33,7 +33,7 @@ impl Current {
         Arc::clone(&self.newest.borrow())
     }
 
-    /// Is told when objects changed.
+    /// Is notified when objects changed.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<Cluster>> {
         self.newest.subscribe()
     }

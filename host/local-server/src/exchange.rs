@@ -79,7 +79,7 @@ impl Door {
         response
     }
 
-    /// Who sends it, whoever he wants to be taken for.
+    /// Who sends it, not whom he impersonates.
     fn user(&self, request: &Request) -> User {
         let headers = request.headers.iter().filter(|(name, _)| !name.starts_with("impersonate-"));
         let request = Request {

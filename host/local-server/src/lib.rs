@@ -16,6 +16,7 @@ mod exchange;
 mod file;
 mod metrics;
 mod saved;
+mod seed;
 mod stream;
 mod tokens;
 mod webhook;
@@ -98,7 +99,7 @@ impl Server {
         let (cluster, saved) = match &options.state {
             Some(folder) => Saved::open(folder, cluster).map(|(cluster, saved)| (cluster, Some(saved)))?,
             None => {
-                cluster.seed = random_seed()?;
+                cluster.seed = seed::random()?;
                 (Cluster::new(cluster, clock::now()), None)
             }
         };
@@ -167,9 +168,4 @@ impl Drop for Server {
             runtime.shutdown_background();
         }
     }
-}
-
-/// What UIDs and ServiceAccount tokens follow from: nobody must be able to guess it.
-fn random_seed() -> Result<u64> {
-    getrandom::u64().context("get a random number from the system")
 }

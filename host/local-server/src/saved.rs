@@ -10,7 +10,7 @@ use anyhow::{Context, Error, Result, anyhow};
 use mortise_local_cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
-use crate::{clock, file, random_seed};
+use crate::{clock, file, seed};
 
 /// The name of the file in its folder.
 const FILE: &str = "cluster.jsonl";
@@ -43,7 +43,7 @@ impl Saved {
             let records = records.collect::<Result<Vec<Value>>>().with_context(damaged)?;
             Cluster::restore(options.clone(), records).map_err(Error::msg).with_context(damaged)?
         } else {
-            options.seed = random_seed()?;
+            options.seed = seed::random()?;
             Cluster::new(options.clone(), clock::now())
         };
         let mut saved = Self { file: append(folder, &path)?, path, bytes: 0, bytes_at_first: 0, seed: options.seed };

@@ -14,7 +14,7 @@ use crate::current::guard;
 /// Chunks that wait for a client. A slow one is behind in the log of changes then, which has a bound of its own.
 pub(crate) const MAX_CHUNKS: usize = 8;
 
-/// Sends until the watch ends or the client goes.
+/// Sends until the watch ends or the client leaves.
 pub(crate) async fn send(mut watch: Watch, mut clusters: watch::Receiver<Arc<Cluster>>, chunks: mpsc::Sender<Bytes>) {
     loop {
         let cluster = Arc::clone(&clusters.borrow_and_update());

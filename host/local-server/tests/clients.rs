@@ -1,5 +1,7 @@
 //! The server as clients see it: kube-rs over real connections, with the kubeconfig that the server writes.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::path::Path;
 use std::time::Duration;
 

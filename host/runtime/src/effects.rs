@@ -29,6 +29,7 @@ use crate::http_client::HttpClient;
 use crate::input::Input;
 use crate::log::{self, Observations};
 use crate::metrics::Metrics;
+use crate::observer::Observer;
 use crate::supervise::Supervisor;
 use crate::webhooks::{Route, Webhooks};
 
@@ -44,6 +45,7 @@ pub(crate) struct Performer {
     pub(crate) watches: BTreeMap<Slice, AbortHandle>,
     pub(crate) audit: Option<AbortHandle>,
     pub(crate) observations: Observations,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) webhooks: Webhooks,
     pub(crate) http: HttpClient,
 }
@@ -51,6 +53,9 @@ pub(crate) struct Performer {
 impl Performer {
     /// Begins one effect; returns its result if there is one at once.
     pub(crate) fn perform(&mut self, effect: Effect) -> Option<Event> {
+        if let Some(observer) = &self.observer {
+            observer.effect(&effect);
+        }
         match effect {
             Effect::StartWatch(slice) | Effect::Relist(slice) => self.start_watch(slice),
             Effect::StopWatch(slice) => {

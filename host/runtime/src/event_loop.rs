@@ -172,6 +172,9 @@ impl EventLoop {
         while let Some(event) = events.pop_front() {
             self.stopping |= matches!(event, Event::Shutdown);
             self.publisher.changed_by(&event);
+            if let Some(observer) = &self.performer.observer {
+                observer.event(&event);
+            }
             let now = now();
             self.publisher.working(now.mono_ms);
             self.engine.step(now, event, &mut self.effects);

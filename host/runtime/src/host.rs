@@ -31,6 +31,7 @@ use crate::log::throttle::Throttle;
 use crate::log::{self, Observations};
 use crate::metrics::{Metrics, RequestState};
 use crate::monitoring::{Scrape, probe, scrape};
+use crate::observer::{Attachment, Observer};
 use crate::server;
 use crate::sources::{self, Offers};
 use crate::state::{self, Inspector};
@@ -62,13 +63,21 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("starting the I/O threads")?;
-    let ended = runtime.block_on(host(config));
+    let ended = runtime.block_on(host(config, None));
     // Without waiting: watches never end.
     runtime.shutdown_background();
     ended
 }
 
-async fn host(config: Config) -> anyhow::Result<()> {
+/// Runs the host as a part of this process, on the caller's runtime, until a signal or the attachment ends it.
+///
+/// # Errors
+/// The part that did not start, the part that failed, or that the end took too long.
+pub async fn run_attached(config: Config, attachment: Attachment) -> anyhow::Result<()> {
+    host(config, Some(attachment)).await
+}
+
+async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<()> {
     // First, so that no signal during the start is lost.
     let mut signals = Signals::new()?;
     let (supervisor, mut failures) = supervisor();
@@ -79,7 +88,8 @@ async fn host(config: Config) -> anyhow::Result<()> {
 
     let (publisher, inspector) = state::channel();
     start_servers(&config, &api, inspector, &metrics, &supervisor).await?;
-    let performer = performer(&config, &api, &inputs, &metrics, &supervisor)?;
+    let (observer, asked) = attachment.map(|attachment| (attachment.observer, attachment.stop)).unzip();
+    let performer = performer(&config, &api, &inputs, &metrics, &supervisor, observer)?;
     let registrar = registrar(&config, &performer);
     let engine = Engine::new(engine::Config {
         instance: config.instance.as_str().into(),
@@ -109,12 +119,13 @@ async fn host(config: Config) -> anyhow::Result<()> {
         workers = config.workers,
         "mortise runs"
     );
-    end(&mut signals, &mut failures, stop, drained, registrar, election).await
+    end(&mut signals, asked, &mut failures, stop, drained, registrar, election).await
 }
 
-/// Waits for a signal or a failure, then for the writes in flight.
+/// Waits for a signal, a failure or a process that embeds the host, then for the writes in flight.
 async fn end(
     signals: &mut Signals,
+    asked: Option<oneshot::Receiver<()>>,
     failures: &mut Failures,
     stop: oneshot::Sender<()>,
     mut drained: oneshot::Receiver<()>,
@@ -123,6 +134,7 @@ async fn end(
 ) -> anyhow::Result<()> {
     tokio::select! {
         name = signals.next() => tracing::info!(signal = name, "ending: writes in flight finish, nothing new begins"),
+        _ = wait(asked) => {}
         failure = failures.next() => return Err(failure),
     }
     // An error means that the loop has ended, which is a failure too.
@@ -148,19 +160,32 @@ async fn end(
     }
 }
 
+/// Waits until the attachment says so; without one, for ever.
+async fn wait(asked: Option<oneshot::Receiver<()>>) {
+    match asked {
+        Some(asked) => drop(asked.await),
+        None => std::future::pending().await,
+    }
+}
+
 fn performer(
     config: &Config,
     api: &ApiServer,
     inputs: &mpsc::Sender<Input>,
     metrics: &Arc<Metrics>,
     supervisor: &Supervisor,
+    observer: Option<Arc<dyn Observer>>,
 ) -> anyhow::Result<Performer> {
     let loader = Loader::new(&config.cache_dir, Pooling::Probe)?;
     let workers = {
         let (inputs, metrics, supervisor) = (inputs.clone(), Arc::clone(metrics), supervisor.clone());
+        let observer = observer.clone();
         Workers::start(config.workers.get(), move |job: JobDone| {
             let _guard = supervisor.guard("a guest worker");
             log::called(&job);
+            if let Some(observer) = &observer {
+                observer.called(&job);
+            }
             metrics.called(&job.cause.controller, &job.done);
             // An error means that the loop has ended.
             let _ = inputs.blocking_send(Input::Event(Event::CallDone(job.id, job.done)));
@@ -178,6 +203,7 @@ fn performer(
         watches: BTreeMap::new(),
         audit: None,
         observations: Observations::default(),
+        observer,
         webhooks: Webhooks::default(),
         http: http_client(config.http.as_ref())?,
     })

@@ -16,6 +16,7 @@ pub mod loader;
 pub mod log;
 mod metrics;
 mod monitoring;
+pub mod observer;
 mod probes;
 mod server;
 mod sources;
@@ -25,4 +26,4 @@ mod supervise;
 mod testing;
 mod webhooks;
 
-pub use host::run;
+pub use host::{run, run_attached};

@@ -6,8 +6,11 @@
 //! twice.
 
 use std::fmt::Display;
+use std::fs::File;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -79,6 +82,18 @@ pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
         Format::Human => builder.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init(),
         Format::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
     };
+    started.map_err(|error| anyhow::anyhow!("starting the log: {error}"))
+}
+
+/// Starts the log, once a process, in a file instead of standard error.
+///
+/// # Errors
+/// When the file cannot be written, or another logger is installed.
+pub fn start_in_file(path: &Path, level: &Level) -> anyhow::Result<()> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let filter = EnvFilter::builder().parse(&level.0).context("reading the log level")?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Mutex::new(file));
+    let started = builder.with_ansi(false).with_target(false).try_init();
     started.map_err(|error| anyhow::anyhow!("starting the log: {error}"))
 }
 

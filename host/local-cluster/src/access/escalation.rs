@@ -8,8 +8,9 @@ use serde_json::Value;
 use super::action::Action;
 use super::rbac::{self, GROUP};
 use crate::Cluster;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
-use crate::rest::{Attributes, Context};
 
 /// One permission that cannot be divided: what an owner's rule covers wholly or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]

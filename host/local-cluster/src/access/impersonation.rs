@@ -6,12 +6,11 @@
 
 use super::action::Action;
 use super::rbac;
-use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 use crate::Cluster;
 use crate::halt::{Halt, Status};
 use crate::path::{self, Path};
-use crate::request::{Request, User};
-use crate::rest;
+use crate::request::Request;
+use crate::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
@@ -96,7 +95,7 @@ fn demand(cluster: &Cluster, user: &User, action: &Action<'_>) -> Result<(), Sta
 fn on_request(cluster: &Cluster, request: &Request, user: &User, mode: &str) -> Result<(), Status> {
     match path::parse(&request.path) {
         Path::Resource(address) => {
-            let verb = format!("impersonate-on:{mode}:{}", rest::verb(request, &address));
+            let verb = format!("impersonate-on:{mode}:{}", request.verb(&address));
             let action = Action {
                 verb: &verb,
                 group: address.group,

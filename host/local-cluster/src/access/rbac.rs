@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::action::Action;
 use crate::Cluster;
-use crate::request::User;
 use crate::resource::Storage;
 use crate::store::Object;
+use crate::user::User;
 
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 /// Who is in this group may do everything.

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::Cluster;
-use crate::request::User;
 use crate::resource::Storage;
 use crate::uid;
+use crate::user::User;
 
 /// The issuer, and the audience of tokens for the API server itself.
 pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::reading::{forbidden, kind, text};
 use crate::Cluster;
+use crate::attributes::Attributes;
 use crate::halt::Halt;
 use crate::resource::Storage;
-use crate::rest::Attributes;
 
 /// The newest class with the annotation that makes it the default.
 fn default(cluster: &Cluster, group: &str, plural: &str, annotation: &str) -> Option<String> {

@@ -7,10 +7,11 @@ use super::matching::Objects;
 use super::reading::{kind, text};
 use super::review;
 use crate::Cluster;
+use crate::attributes::Attributes;
 use crate::cel::Program;
+use crate::context::Context;
 use crate::halt::Halt;
 use crate::resource::{Resource, Storage};
-use crate::rest::{Attributes, Context};
 
 /// What expressions can read.
 #[derive(Clone)]

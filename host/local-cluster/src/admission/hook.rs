@@ -9,9 +9,10 @@ use super::condition::Scope;
 use super::matching::{GROUP, Objects, matching, selects};
 use super::reading::{array, forbidden, text};
 use super::review::request;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::resource::{Resource, Storage};
-use crate::rest::{Attributes, Context};
 use crate::store::Object;
 use crate::{Cluster, uid, webhook};
 

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::reading::{all_of, array, forbidden, kind, text};
 use crate::Cluster;
+use crate::attributes::Attributes;
 use crate::halt::Halt;
 use crate::quantity::Quantity;
 use crate::resource::Storage;
-use crate::rest::Attributes;
 use crate::store::Object;
 
 /// Quantities by the name of their resource.

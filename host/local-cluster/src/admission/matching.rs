@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::reading::{array, kind, text};
 use crate::Cluster;
+use crate::attributes::Attributes;
 use crate::halt::{Halt, Status};
 use crate::resource::{Resource, Storage};
-use crate::rest::Attributes;
 use crate::selector::Labels;
 
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use super::reading::{array, forbidden, text};
 use crate::Cluster;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::Halt;
 use crate::resource::Storage;
-use crate::rest::{Attributes, Context, create};
+use crate::rest::create;
 use crate::store::Object;
 use crate::uid;
 

@@ -10,9 +10,10 @@ use super::hook;
 use super::matching::{self, GROUP, Objects};
 use super::reading::{array, forbidden, text};
 use crate::Cluster;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::resource::{Resource, Storage, group_version};
-use crate::rest::{Attributes, Context};
 use crate::selector::Labels;
 use crate::store::Object;
 

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::limits::{Amounts, add, amounts, of_pod};
 use super::reading::{array, forbidden, kind, text};
 use crate::Cluster;
+use crate::attributes::Attributes;
 use crate::halt::Halt;
 use crate::quantity::Quantity;
 use crate::resource::Storage;
-use crate::rest::Attributes;
 use crate::store::Object;
 
 /// Resources that each container must say when a quota counts them.

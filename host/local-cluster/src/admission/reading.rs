@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use crate::attributes::Attributes;
 use crate::halt::{Halt, Status};
-use crate::rest::Attributes;
 
 /// The group and plural.
 pub(super) fn kind(attributes: &Attributes) -> (&str, &str) {

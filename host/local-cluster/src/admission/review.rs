@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use super::matching::{Objects, namespace};
 use super::reading::text;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Answer, Halt};
 use crate::resource::Resource;
-use crate::rest::{Attributes, Context};
 use crate::{Cluster, definition, scale};
 
 /// The request of a review.

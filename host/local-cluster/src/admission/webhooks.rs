@@ -12,9 +12,10 @@ use super::hook::{self, Failure, Hook};
 use super::matching::{self, Objects};
 use super::reading::text;
 use super::review;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Answer, Halt, Status};
 use crate::resource::Resource;
-use crate::rest::{Attributes, Context};
 use crate::{Cluster, definition, scale, strategy};
 
 /// Which webhooks are asked a second time.

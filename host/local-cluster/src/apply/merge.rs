@@ -105,7 +105,7 @@ fn items(
     all
 }
 
-/// Removes fields and items. What is left empty by that goes, too.
+/// Removes fields and items. What is left empty by that is removed, too.
 pub(super) fn remove(value: &mut Value, place: Option<Place<'_>>, fields: &Fields) {
     let keep = |value: &mut Value, place: Option<Place<'_>>, below: Option<&Fields>| match below {
         None => true,

@@ -1,3 +1,5 @@
+//! Server-side apply: what a manager owns, what conflicts, and what it takes away. Through requests.
+
 use serde_json::{Value, json};
 
 use crate::Cluster;
@@ -122,7 +124,7 @@ fn lists_merge_by_their_keys() {
     assert_eq!((code, names(&merged)), (200, vec!["x".to_owned(), "z".to_owned(), "y".to_owned()]), "{merged}");
     let last = &merged["spec"]["template"]["spec"]["containers"][2];
     assert_eq!((&last["image"], &last["stdin"]), (&json!("1"), &json!(true)));
-    // An item goes when its only owner leaves it out, and a shared one loses what was that owner's.
+    // An item is removed when its only owner leaves it out, and a shared one loses what was that owner's.
     let (_, left) = apply(&mut cluster, &target("b"), &deployment(&json!([{"name": "y"}])));
     assert_eq!(names(&left), ["x", "y"]);
     assert_eq!(left["spec"]["template"]["spec"]["containers"][1]["stdin"], Value::Null);

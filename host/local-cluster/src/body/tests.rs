@@ -1,3 +1,5 @@
+//! Bodies: what is read, and in which words it is refused. Through requests.
+
 use serde_json::{Value, json};
 
 use crate::Method::{self, Patch, Post};

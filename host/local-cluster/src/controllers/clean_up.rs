@@ -1,15 +1,18 @@
-//! What goes after its time: finished Jobs (ttl-after-finished-controller), Pods of nodes that are gone
+//! What is deleted after its time: finished Jobs (ttl-after-finished-controller), Pods of nodes that are gone
 //! (pod-garbage-collector-controller), and Events after an hour, as etcd's lease ends them. It must not know why they ended.
 
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::placement::{has_ended, node_of};
 use super::storages::{EVENTS, JOBS, NODES, PODS};
-use super::{Again, Controller, Key, condition, key, write};
+use super::write;
 use crate::Cluster;
+use crate::condition;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, key};
+use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions, Propagation};
+use crate::placement::{has_ended, node_of};
 use crate::store::{Change, Event};
 use crate::time;
 
@@ -123,7 +126,7 @@ mod tests {
     use crate::testing::ask;
 
     #[test]
-    fn a_finished_job_goes_after_its_time() {
+    fn a_finished_job_is_deleted_after_its_time() {
         let mut cluster = cluster(&["ttl-after-finished-controller", "garbage-collector-controller"]);
         let template = json!({"spec": pod("x")["spec"]});
         let mut template = template;

@@ -3,10 +3,11 @@
 use serde_json::Value;
 
 use super::storages::CLUSTER_ROLES;
-use super::{Again, Controller, Key, key, write};
+use super::write;
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, key};
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::selector::Labels;
 use crate::store::Change;
 

@@ -8,11 +8,13 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::storages::{BUDGETS, PODS};
-use super::{Again, Controller, Key, condition, key, unchanged, write};
+use super::write;
 use crate::Cluster;
+use crate::condition;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, key, unchanged};
 use crate::halt::Halt;
 use crate::resource::group_version;
-use crate::rest::Context;
 use crate::selector::Labels;
 use crate::store::{Change, Event, Object};
 use crate::time;

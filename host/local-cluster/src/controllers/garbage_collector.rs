@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Again, Controller, Key, unchanged, write};
+use super::write;
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, unchanged};
+use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::Halt;
 use crate::resource::{Storage, group_version};
-use crate::rest::{Context, DeleteOptions, Propagation};
 use crate::store::{Change, Event, Object};
 
 const FOREGROUND: &str = "foregroundDeletion";

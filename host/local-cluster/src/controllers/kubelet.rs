@@ -4,30 +4,21 @@
 //!
 //! What happens next follows from the times in the status. These are whole seconds, so that all happens at whole seconds.
 
+mod annotation;
 mod containers;
 mod node;
 mod pod;
 mod references;
 
-use jiff::SignedDuration;
-
-use super::placement::node_of;
+use self::annotation::is_ready;
 use super::storages::{NODES, PODS};
-use super::{Again, Controller, Key};
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key};
 use crate::halt::Halt;
-use crate::request::User;
-use crate::rest::Context;
-use crate::store::{Change, Event, Object};
-
-/// `"false"` on a Pod: its containers are not ready. On a node: its kubelet is gone.
-const READY: &str = "local-cluster.mortise.dev/ready";
-/// The exit code of a Pod's containers; it makes them end.
-const EXIT_CODE: &str = "local-cluster.mortise.dev/exit-code";
-/// How long a Pod's containers run before they end.
-const EXIT_AFTER: &str = "local-cluster.mortise.dev/exit-after";
-/// How long a Pod's containers take to stop after SIGTERM.
-const STOPS_AFTER: &str = "local-cluster.mortise.dev/stops-after";
+use crate::placement::node_of;
+use crate::store::{Change, Event};
+use crate::user::User;
 
 pub(super) const CONTROLLER: Controller = Controller {
     name: "kubelet",
@@ -75,27 +66,13 @@ fn reconcile(cluster: &mut Cluster, context: &Context<'_>, (namespace, name): &K
     }
 }
 
-fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
-    object.value["metadata"]["annotations"].get(name)?.as_str()
-}
-
-fn is_ready(object: &Object) -> bool {
-    annotation(object, READY) != Some("false")
-}
-
-/// A duration such as `30s` or `1m30s`, in whole seconds, rounded up.
-fn duration(text: &str) -> Option<SignedDuration> {
-    let exact: SignedDuration = text.parse().ok()?;
-    let more = i64::from(exact.subsec_nanos() > 0);
-    Some(SignedDuration::from_secs(exact.as_secs().saturating_add(more).clamp(0, i64::from(i32::MAX))))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use super::annotation::{EXIT_AFTER, EXIT_CODE, STOPS_AFTER};
     use crate::Method::{Delete, Put};
-    use crate::controllers::condition;
+    use crate::condition;
     use crate::controllers::testing::{cluster, pass, pod, post, read, reasons};
     use crate::testing::ask;
 
@@ -159,7 +136,7 @@ mod tests {
             [("Never", "0", "Succeeded"), ("Never", "3", "Failed"), ("OnFailure", "0", "Succeeded")]
         {
             let mut cluster = cluster(&["scheduler", "kubelet"]);
-            let mut wanted = annotated(json!({super::EXIT_CODE: code, super::EXIT_AFTER: "4s"}));
+            let mut wanted = annotated(json!({EXIT_CODE: code, EXIT_AFTER: "4s"}));
             wanted["spec"]["restartPolicy"] = policy.into();
             post(&mut cluster, PODS, &wanted);
             pass(&mut cluster, 4);
@@ -170,7 +147,7 @@ mod tests {
             assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"].to_string(), code);
         }
         let mut cluster = cluster(&["scheduler", "kubelet"]);
-        let mut wanted = annotated(json!({super::EXIT_CODE: "1"}));
+        let mut wanted = annotated(json!({EXIT_CODE: "1"}));
         wanted["spec"]["restartPolicy"] = "Always".into();
         post(&mut cluster, PODS, &wanted);
         pass(&mut cluster, 3);
@@ -209,9 +186,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_deleted_stops_and_goes() {
+    fn a_pod_that_is_deleted_stops_and_vanishes() {
         let mut cluster = cluster(&["scheduler", "kubelet"]);
-        let mut wanted = annotated(json!({super::STOPS_AFTER: "5s"}));
+        let mut wanted = annotated(json!({STOPS_AFTER: "5s"}));
         wanted["metadata"]["finalizers"] = json!(["example.com/keep"]);
         post(&mut cluster, PODS, &wanted);
         pass(&mut cluster, 1);

@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::storages::{NAMESPACES, PODS};
-use super::{Again, Controller, Key, condition, write};
+use super::write;
 use crate::Cluster;
+use crate::condition;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key};
+use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::Halt;
 use crate::resource::Storage;
-use crate::rest::{Context, DeleteOptions, Propagation};
 use crate::store::{Change, Event, Object};
 
 const FINALIZER: &str = "kubernetes";
@@ -181,14 +184,14 @@ mod tests {
     use serde_json::json;
 
     use crate::Method::{Delete, Put};
-    use crate::controllers::condition;
+    use crate::condition;
     use crate::controllers::testing::{cluster, pass, post, read};
     use crate::testing::ask;
 
     const SPACE: &str = "/api/v1/namespaces/a";
 
     #[test]
-    fn a_namespace_goes_when_its_content_is_gone() {
+    fn a_namespace_vanishes_when_its_content_is_gone() {
         let mut cluster = cluster(&["namespace-controller"]);
         let namespace = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes"]}});
         post(&mut cluster, "/api/v1/namespaces", &namespace);

@@ -4,10 +4,11 @@
 use serde_json::json;
 
 use super::storages::{CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS};
-use super::{Again, Controller, Key, write};
+use super::write;
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key};
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::{Change, Event};
 
 const ROOT_CA: &str = "kube-root-ca.crt";

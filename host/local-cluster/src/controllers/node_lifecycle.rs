@@ -5,12 +5,15 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::placement::node_of;
 use super::storages::{LEASES, NODES, PODS};
-use super::{Again, Controller, Key, condition, taint, unchanged, write};
+use super::{taint, write};
 use crate::Cluster;
+use crate::condition;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, unchanged};
+use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions};
+use crate::placement::node_of;
 use crate::store::{Change, Event, Object};
 use crate::time;
 
@@ -182,7 +185,7 @@ mod tests {
     use serde_json::json;
 
     use crate::Method::Put;
-    use crate::controllers::condition;
+    use crate::condition;
     use crate::controllers::testing::{cluster, pass, pod, post, read};
     use crate::testing::ask;
 

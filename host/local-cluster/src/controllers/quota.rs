@@ -3,14 +3,15 @@
 
 use serde_json::{Map, Value};
 
-use super::placement::has_ended;
-use super::resources::{self, Amounts};
 use super::storages::{CLAIMS, PODS, QUOTAS, SERVICES};
-use super::{Again, Controller, Key, key, unchanged, write};
+use super::write;
 use crate::Cluster;
+use crate::amounts::{self, Amounts};
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, key, unchanged};
 use crate::halt::Halt;
+use crate::placement::has_ended;
 use crate::resource::Storage;
-use crate::rest::Context;
 use crate::store::{Change, Event, Object};
 
 pub(super) const CONTROLLER: Controller = Controller {
@@ -45,7 +46,7 @@ fn reconcile(cluster: &mut Cluster, context: &Context<'_>, (namespace, name): &K
     let mut used = Map::new();
     for name in hard.keys() {
         let amount = usage(cluster, &quota, &pods, name);
-        used.insert(name.clone(), resources::format(amount, is_binary(name)).into());
+        used.insert(name.clone(), amounts::format(amount, is_binary(name)).into());
     }
     let mut status = Map::new();
     status.insert("hard".to_owned(), hard.into());
@@ -69,7 +70,7 @@ fn pod_usage(cluster: &Cluster, quota: &Object) -> Amounts {
         };
         add("pods".to_owned(), 1000);
         for what in ["requests", "limits"] {
-            for (name, amount) in resources::of_pod(&pod.value, what) {
+            for (name, amount) in amounts::of_pod(&pod.value, what) {
                 add(format!("{what}.{name}"), amount);
                 if what == "requests" {
                     add(name, amount);
@@ -136,7 +137,7 @@ fn usage(cluster: &Cluster, quota: &Object, pods: &Amounts, name: &str) -> i64 {
         }
         "requests.storage" => {
             let claims = cluster.store.list(&CLAIMS, Some(namespace), None);
-            let sizes = claims.map(|claim| resources::parse(&claim.value["spec"]["resources"]["requests"]["storage"]));
+            let sizes = claims.map(|claim| amounts::parse(&claim.value["spec"]["resources"]["requests"]["storage"]));
             sizes.flatten().fold(0, i64::saturating_add)
         }
         _ => pods.get(name).copied().unwrap_or(0),

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use self::fit::{Reason, Wanted};
-use super::placement::{has_ended, node_of};
 use super::storages::{CLAIMS, NODES, PODS};
-use super::{Again, Controller, Key, condition, unchanged, write};
+use super::write;
 use crate::Cluster;
+use crate::condition;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, unchanged};
 use crate::halt::Halt;
-use crate::rest::Context;
+use crate::placement::{has_ended, node_of};
 use crate::store::{Change, Event, Object};
 
 /// How many waiting Pods are looked at again when one Pod leaves a node: it makes room for one, or for a few small ones.
@@ -166,7 +168,7 @@ mod tests {
     use serde_json::json;
 
     use crate::Method::{Delete, Put};
-    use crate::controllers::condition;
+    use crate::condition;
     use crate::controllers::testing::{cluster, pass, pod, post, read};
     use crate::testing::ask;
 

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::storages::{CLAIMS, CLASSES, VOLUMES};
-use super::{Again, Controller, Key, key, resources, write};
+use super::write;
 use crate::Cluster;
+use crate::amounts;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key, key};
+use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions};
 use crate::selector::Labels;
 use crate::store::{Change, Event, Object};
 
@@ -97,7 +100,7 @@ fn class(object: &Object) -> Option<&str> {
 }
 
 fn size(amounts: &Value) -> i64 {
-    resources::parse(&amounts["storage"]).unwrap_or(0)
+    amounts::parse(&amounts["storage"]).unwrap_or(0)
 }
 
 /// The smallest free volume that has what a claim asks for.
@@ -240,7 +243,7 @@ mod tests {
     const VOLUMES: &str = "/api/v1/persistentvolumes";
 
     #[test]
-    fn a_claim_gets_a_volume_that_goes_with_it() {
+    fn a_claim_gets_a_volume_that_is_deleted_with_it() {
         let mut cluster = cluster(&["persistentvolume-binder-controller"]);
         let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
         let made = post(&mut cluster, CLAIMS, &json!({"metadata": {"name": "c"}, "spec": spec}));

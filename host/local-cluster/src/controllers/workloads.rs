@@ -17,7 +17,7 @@ mod stateful_set;
 #[cfg(test)]
 mod tests;
 
-use super::Controller;
+use crate::controllers::controller::Controller;
 
 const PODS: (&str, &str) = ("", "pods");
 

@@ -9,9 +9,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::storages::EVENTS;
+use crate::attributes::Attributes;
+use crate::context::Context;
+use crate::deletion::DeleteOptions;
 use crate::halt::{Halt, Status};
 use crate::resource::{Resource, group_version};
-use crate::rest::{self, Attributes, Context, DeleteOptions, Update};
+use crate::rest::{self, Update};
 use crate::store::Object;
 use crate::{Cluster, time};
 

@@ -9,9 +9,9 @@ use super::condition::{self, Condition, set, write};
 use super::field::{array, holds, is_definition, storage, text};
 use super::served;
 use crate::Cluster;
+use crate::context::Context;
 use crate::halt::Halt;
 use crate::resource::{Resource, Storage};
-use crate::rest::Context;
 use crate::store::Object;
 use crate::time;
 

@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use super::field::holds;
 use crate::Cluster;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::resource::Resource;
-use crate::rest::{Attributes, Context};
 
 /// Refuses a new object of a definition that is being deleted.
 pub(crate) fn may_create(resource: &Resource, name: &str) -> Result<(), Halt> {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::field::{array, holds, is_definition, text, truth};
-use super::version::Version;
 use crate::Cluster;
 use crate::published;
 use crate::resource::{Names, Resource, Subresource};
 use crate::schema::{ScalePaths, Schema};
 use crate::store::Object;
+use crate::version::Version;
 
 /// Serves what a created or changed definition says; other objects change nothing.
 pub(crate) fn changed(cluster: &mut Cluster, resource: &Resource, object: &Arc<Object>) {

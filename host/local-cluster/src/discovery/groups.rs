@@ -37,7 +37,7 @@ pub(super) fn all(cluster: &Cluster) -> Vec<Group<'_>> {
 /// The kind of a version, its two numbers, and its name.
 type Preference<'a> = (u8, Reverse<u64>, Reverse<u64>, &'a str);
 
-/// Where a version stands among others: releases first, then betas, then alphas, the newest of each first, then other names.
+/// The place of a version among others: releases first, then betas, then alphas, the newest of each first, then other names.
 fn preference(version: &str) -> Preference<'_> {
     let parse = || {
         let rest = version.strip_prefix('v')?;

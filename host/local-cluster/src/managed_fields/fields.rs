@@ -16,7 +16,7 @@ pub(crate) struct Fields {
 
 static NONE: Fields = Fields { member: false, below: BTreeMap::new() };
 
-/// A path while a walk goes down: nothing is copied before a field is put into a set.
+/// A path while a walk descends: nothing is copied before a field is put into a set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Path<'a> {
     Root,

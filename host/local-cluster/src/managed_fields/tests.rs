@@ -1,3 +1,5 @@
+//! Managed fields: what updates own, and how the fields are written. Through requests.
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -91,7 +93,7 @@ fn an_update_takes_what_it_changes_and_forgets_what_it_removes() {
     let removed =
         write(&mut cluster, Patch, &format!("{target}?fieldManager=a"), &json!({"data": {"x": null, "z": null}}));
     assert_eq!(entries(&removed), [("a Update".to_owned(), json!({"f:data": {".": {}, "f:y": {}}}))]);
-    // What changes nothing writes nothing, whoever asks for it.
+    // What changes nothing writes nothing, whichever client asks for it.
     let same = write(&mut cluster, Patch, &format!("{target}?fieldManager=c"), &json!({"data": {"y": "1"}}));
     assert_eq!(same, removed);
 }

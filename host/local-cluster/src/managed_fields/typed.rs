@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::fields::{Fields, Path};
 use crate::schema::{ListType, Place};
 
-/// How deep the empty form of a kind goes: its structs that are no pointers nest at most this deep.
+/// How deep the empty form of a kind reaches: its structs that are no pointers nest at most this deep.
 const MAX_EMPTY_DEPTH: usize = 8;
 
 /// What differs between two objects.

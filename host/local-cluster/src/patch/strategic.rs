@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{go, kind, unprocessable};
+use super::words::{go, kind, unprocessable};
 use crate::halt::{Halt, Status};
 use crate::schema::{Place, Schema};
 

@@ -1,3 +1,5 @@
+//! Patches by cases: a document, a patch, and what comes of it.
+
 use std::sync::Arc;
 
 use serde_json::json;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Attributes, Context, Update, one, output};
+use super::{Update, output};
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::managed_fields::{self, Operation};
 use crate::request::{Request, Response};
@@ -29,7 +31,7 @@ pub(super) fn from_request(
     body::unknown_fields(request, &attributes.resource, &mut object, context)?;
     let stored = create(cluster, context, attributes, object)?;
     let value = definition::at_version(cluster, &attributes.resource, &stored.value, context.answers)?;
-    Ok(one(cluster, &output, attributes, 201, &value, context.now))
+    Ok(output::one(&output, attributes, 201, &value, context.now))
 }
 
 /// Creates an object. `attributes.name` may be empty; the namespace is the one of the request.

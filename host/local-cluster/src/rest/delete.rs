@@ -5,29 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Attributes, Context, one, output, read};
+use super::{output, read};
+use crate::attributes::Attributes;
+use crate::context::Context;
+use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::{Halt, Status};
 use crate::request::{Request, Response};
 use crate::resource::Resource;
 use crate::store::Object;
 use crate::{Cluster, admission, body, definition, strategy, time};
-
-/// What happens to dependents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Propagation {
-    Background,
-    Foreground,
-    Orphan,
-}
-
-/// The options of a deletion.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DeleteOptions {
-    pub(crate) grace_seconds: Option<i64>,
-    pub(crate) propagation: Option<Propagation>,
-    pub(crate) uid: Option<String>,
-    pub(crate) revision: Option<String>,
-}
 
 pub(super) fn options(request: &Request) -> Result<DeleteOptions, Halt> {
     let sent = body::delete_options(request)?;
@@ -89,7 +75,7 @@ pub(super) fn from_request(
         return Ok(Response::json(200, status));
     }
     let value = definition::at_version(cluster, resource, &object.value, context.answers)?;
-    Ok(one(cluster, &output, attributes, 200, &value, context.now))
+    Ok(output::one(&output, attributes, 200, &value, context.now))
 }
 
 /// Deletes an object, or marks it. The flag says whether it is gone.
@@ -248,5 +234,5 @@ pub(super) fn collection(
     let values = definition::all_at_version(cluster, &attributes.resource, &values, context.answers)?;
     let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
     let metadata = json!({"resourceVersion": cluster.store.revision().to_string()});
-    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata, context.now)))
+    Ok(Response::json(200, output.list(&attributes.resource, &values, metadata, context.now)))
 }

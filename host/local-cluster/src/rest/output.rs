@@ -1,34 +1,17 @@
-//! In which form a client wants objects: whole, as metadata alone, or as rows of a table. Input: the Accept header. Output:
-//! objects in that form. It must not know verbs.
+//! In which form a client wants objects. Input: the Accept header. Output: the form, and responses in it. It must not know
+//! verbs.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::attributes::Attributes;
 use crate::halt::{Halt, Status};
-use crate::request::Request;
-use crate::resource::Resource;
+use crate::output::Output;
+use crate::request::{Body, Request, Response};
 use crate::store::Object;
-use crate::{Cluster, table};
-
-/// The form of the objects in a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Output {
-    Whole,
-    /// `PartialObjectMetadata`.
-    Metadata,
-    /// `Table`, with what each row shows of its object.
-    Table(Include),
-}
-
-/// What a row of a table has of its object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Include {
-    None,
-    Metadata,
-    Object,
-}
+use crate::table::Include;
 
 /// The most preferred media type that is served: by `q`, then in the order they are listed in.
 pub(crate) fn read(request: &Request) -> Result<Output, Halt> {
@@ -68,61 +51,13 @@ fn served(request: &Request, entry: &str) -> Option<Output> {
     }
 }
 
-impl Output {
-    /// One object, as `resource`'s version has it.
-    pub(crate) fn object(self, cluster: &Cluster, resource: &Arc<Resource>, object: &Value, now: Timestamp) -> Value {
-        match self {
-            Self::Whole => object.clone(),
-            Self::Metadata => partial(object),
-            Self::Table(include) => table::render(cluster, resource, &[object], include, &object["metadata"], now),
-        }
-    }
-
-    /// A list with its metadata.
-    pub(crate) fn list(
-        self,
-        cluster: &Cluster,
-        resource: &Arc<Resource>,
-        objects: &[&Value],
-        metadata: Value,
-        now: Timestamp,
-    ) -> Value {
-        let items = |of: fn(&Value) -> Value| objects.iter().map(|object| of(object)).collect::<Vec<_>>();
-        match self {
-            Self::Whole => json!({
-                "kind": &*resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata,
-                "items": items(Value::clone),
-            }),
-            Self::Metadata => json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-                "items": items(partial),
-            }),
-            Self::Table(include) => table::render(cluster, resource, objects, include, &metadata, now),
-        }
-    }
-
-    /// The object of a bookmark: only its metadata counts.
-    pub(crate) fn bookmark(self, resource: &Resource, metadata: Value) -> Value {
-        match self {
-            Self::Whole => {
-                json!({"kind": &*resource.kind, "apiVersion": resource.api_version(), "metadata": metadata})
-            }
-            Self::Metadata => {
-                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
-            }
-            Self::Table(_) => json!({
-                "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [], "rows": [],
-            }),
-        }
-    }
-}
-
-/// An object's metadata as an object of its own.
-pub(crate) fn partial(object: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
-}
-
 /// The values of stored objects.
 pub(crate) fn values<'a>(objects: &[&'a Arc<Object>]) -> Vec<&'a Value> {
     objects.iter().map(|object| &object.value).collect()
+}
+
+/// A response with one object.
+pub(super) fn one(output: &Output, attributes: &Attributes, status: u16, object: &Value, now: Timestamp) -> Response {
+    let body = output.object(&attributes.resource, object, now);
+    Response { body: Body::Json(body), ..Response::json(status, Value::Null) }
 }

@@ -4,8 +4,11 @@
 use serde_json::Value;
 
 use super::create::create_as;
-use super::{Attributes, Context, Update, one, output, update};
+use super::{Update, output, update};
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
+use crate::output::Output;
 use crate::request::{Request, Response};
 use crate::{Cluster, access, apply, body, definition, patch, strategy};
 
@@ -49,7 +52,7 @@ pub(super) fn from_request(
     check_identity(attributes, &object)?;
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
     let value = definition::at_version(cluster, resource, &stored.value, context.answers)?;
-    Ok(one(cluster, &output, attributes, 200, &value, context.now))
+    Ok(output::one(&output, attributes, 200, &value, context.now))
 }
 
 /// A patch may make something of an object that is none any more.
@@ -94,7 +97,7 @@ fn apply_patch(
     request: &Request,
     attributes: &Attributes,
     context: &Context<'_>,
-    output: output::Output,
+    output: Output,
     old: Option<&Value>,
 ) -> Result<Response, Halt> {
     let resource = &attributes.resource;
@@ -122,5 +125,5 @@ fn apply_patch(
         None => return Err(attributes.not_found().into()),
     };
     let value = definition::at_version(cluster, resource, &stored.value, context.answers)?;
-    Ok(one(cluster, &output, attributes, status, &value, context.now))
+    Ok(output::one(&output, attributes, status, &value, context.now))
 }

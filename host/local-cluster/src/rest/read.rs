@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::output;
-use super::{Attributes, Context, one};
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::request::{Body, Request, Response};
 use crate::selector::{Fields, Labels};
@@ -29,7 +30,7 @@ pub(super) fn get(
     let object = cluster.store.get(&attributes.resource.storage, &attributes.namespace, &attributes.name);
     let object = object.ok_or_else(|| attributes.not_found())?;
     let value = definition::at_version(cluster, &attributes.resource, &object.value, context.answers)?;
-    Ok(one(cluster, &output, attributes, 200, &value, context.now))
+    Ok(output::one(&output, attributes, 200, &value, context.now))
 }
 
 /// The selectors of a list, a watch or a deletion of a collection.
@@ -133,7 +134,7 @@ pub(super) fn list(
     let values = output::values(&objects);
     let values = definition::all_at_version(cluster, &attributes.resource, &values, context.answers)?;
     let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
-    Ok(Response::json(200, output.list(cluster, &attributes.resource, &values, metadata, context.now)))
+    Ok(Response::json(200, output.list(&attributes.resource, &values, metadata, context.now)))
 }
 
 fn check_match(request: &Request, wanted: Option<u64>, matching: Option<&str>) -> Result<(), Halt> {

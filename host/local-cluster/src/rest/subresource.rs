@@ -4,17 +4,16 @@
 mod binding;
 mod eviction;
 mod log;
+mod posted;
 mod review;
 mod scale;
 mod token;
 
-use serde_json::{Value, json};
-
 use crate::Cluster;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::request::{Request, Response};
-use crate::rest::{Attributes, Context};
-use crate::{admission, body};
 
 /// Answers what the plain verbs do not.
 pub(super) fn special(
@@ -49,66 +48,6 @@ fn unserved(attributes: &Attributes) -> Halt {
     let mut status = Status::method_not_allowed();
     (status.code, status.reason, status.message) = (501, "NotImplemented", message);
     status.into()
-}
-
-/// The document of a request for this kind; its kind may be left out.
-fn document(request: &Request, api_version: &str, kind: &str) -> Result<Value, Halt> {
-    let mut object = body::yaml(request)?;
-    let Some(fields) = object.as_object_mut() else {
-        return Err(Status::bad_request("the object provided is unrecognized (must be of type Object)").into());
-    };
-    for (key, wanted) in [("apiVersion", api_version), ("kind", kind)] {
-        let said = fields.get(key).and_then(Value::as_str).unwrap_or_default();
-        if !said.is_empty() && said != wanted {
-            let message = format!("the {key} of the object ({said}) does not match the expected one ({wanted})");
-            return Err(Status::bad_request(message).into());
-        }
-        fields.insert(key.to_owned(), wanted.into());
-    }
-    if !fields.get("metadata").is_some_and(Value::is_object) {
-        fields.insert("metadata".to_owned(), json!({}));
-    }
-    Ok(object)
-}
-
-/// Lets admission see what a create of a subresource brings.
-fn admit(
-    cluster: &mut Cluster,
-    context: &Context<'_>,
-    attributes: &Attributes,
-    object: &mut Value,
-) -> Result<(), Halt> {
-    admission::mutate(cluster, context, attributes, object, None)?;
-    admission::validate(cluster, context, attributes, Some(object), None)
-}
-
-/// That a create was done that has no object.
-fn success() -> Response {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Response::json(201, status)
-}
-
-/// Sets a condition in a status, and says when it changed.
-fn set_condition(object: &mut Value, now: &str, condition: Value) {
-    if !object["status"].is_object() {
-        object["status"] = json!({});
-    }
-    let Some(status) = object["status"].as_object_mut() else { return };
-    let list = status.entry("conditions").or_insert_with(|| json!([]));
-    let Some(list) = list.as_array_mut() else { return };
-    let mut condition = condition;
-    match list.iter_mut().find(|known| known["type"] == condition["type"]) {
-        Some(known) => {
-            let since =
-                if known["status"] == condition["status"] { known["lastTransitionTime"].clone() } else { now.into() };
-            condition["lastTransitionTime"] = since;
-            *known = condition;
-        }
-        None => {
-            condition["lastTransitionTime"] = now.into();
-            list.push(condition);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Attributes, Context, delete, one, output};
+use super::{delete, output};
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::managed_fields::{self, Operation};
 use crate::request::{Request, Response};
@@ -39,7 +41,7 @@ pub(super) fn from_request(
     }
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
     let value = definition::at_version(cluster, &attributes.resource, &stored.value, context.answers)?;
-    Ok(one(cluster, &output, attributes, 200, &value, context.now))
+    Ok(output::one(&output, attributes, 200, &value, context.now))
 }
 
 /// Stores a new state of an object that is there. A resource version in it is a precondition.

@@ -112,7 +112,7 @@ impl<'a> Decoder<'a> {
             Value::Array(_) => "array".to_owned(),
             _ => "object".to_owned(),
         };
-        // Only a number that does not fit into an integer is told.
+        // Only a number that does not fit into an integer is reported.
         let is = if is.starts_with("number") && !go_type.starts_with("int") { "number" } else { &is };
         if self.structure.is_empty() {
             return format!("json: cannot unmarshal {is} into Go value of type {go_type}");

@@ -119,7 +119,7 @@ const SUBJECTS: &[Default] = &[
     ("subjects[](kind=User).apiGroup", Fill::Text("rbac.authorization.k8s.io")),
     ("subjects[](kind=Group).apiGroup", Fill::Text("rbac.authorization.k8s.io")),
 ];
-const CSI_DRIVER: &[Default] = &[
+const CSI: &[Default] = &[
     ("spec.attachRequired", Fill::Flag(true)),
     ("spec.podInfoOnMount", Fill::Flag(false)),
     ("spec.storageCapacity", Fill::Flag(false)),
@@ -165,7 +165,7 @@ const ALL: &[(&str, &str, &[Default])] = &[
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", ADMISSION_POLICY),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding", POLICY_BINDING),
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", POLICY_BINDING),
-    ("storage.k8s.io", "CSIDriver", CSI_DRIVER),
+    ("storage.k8s.io", "CSIDriver", CSI),
     (
         "storage.k8s.io",
         "StorageClass",

@@ -125,3 +125,21 @@ pub(crate) fn is_empty(value: &Value) -> bool {
         Value::Bool(_) | Value::Number(_) => false,
     }
 }
+
+/// Whether a number or a percentage is nothing.
+pub(super) fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.trim_end_matches('%').parse::<i64>() == Ok(0),
+        other => other.as_i64().unwrap_or(0) == 0,
+    }
+}
+
+/// How many of these fields are set.
+pub(super) fn how_many(value: &Value, names: &[&str]) -> usize {
+    names.iter().filter(|name| !value[**name].is_null()).count()
+}
+
+/// The names in a list of objects.
+pub(super) fn names(list: &Value) -> impl Iterator<Item = &str> {
+    items(list).iter().map(|item| text(&item["name"]))
+}

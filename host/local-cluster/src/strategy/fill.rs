@@ -83,7 +83,7 @@ fn holds(value: &Value, condition: &str) -> bool {
     }
 }
 
-/// The object at a dotted path, made where it is absent; nothing where another value stands in the way.
+/// The object at a dotted path, made where it is absent; nothing where another value is in the way.
 pub(crate) fn object<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Map<String, Value>> {
     let mut value = value;
     for name in path.split('.').filter(|name| !name.is_empty()) {

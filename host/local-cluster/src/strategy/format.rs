@@ -1,5 +1,5 @@
 //! The forms of names, keys and other texts. Input: a text. Output: what is wrong with it, in the API server's words. It must
-//! not know where the text stands.
+//! not know where the text is.
 
 /// What is wrong with a text; nothing if it is right.
 pub(crate) type Format = fn(&str) -> Vec<String>;

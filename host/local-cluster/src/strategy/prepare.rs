@@ -9,8 +9,8 @@ use super::field::{is_empty, text};
 use super::fill::{object, set};
 use super::kind::{Counts, counts, status_keeps_metadata};
 use super::pod;
+use crate::context::Context;
 use crate::resource::Resource;
-use crate::rest::Context;
 use crate::time;
 
 /// The annotation that shows a DaemonSet's old counter of templates.

@@ -82,8 +82,18 @@ fn job(policy: &str) -> Value {
     body
 }
 
+/// Creates objects, and compares what is wanted of each.
+#[track_caller]
+fn filled(cases: &[(&str, Value, Value)]) {
+    let mut cluster = quiet();
+    for (path, body, wanted) in cases {
+        let object = made(&mut cluster, path, body);
+        assert!(has(&object, wanted), "{path}: {object}");
+    }
+}
+
 #[test]
-fn what_a_client_leaves_out_is_filled_in() {
+fn what_a_client_leaves_out_of_a_pod_is_filled_in() {
     let limited = container(json!({
         "image": "reg:5000/web", "resources": {"limits": {"cpu": "0.5", "memory": "1024Mi"}},
         "ports": [{"containerPort": 80}], "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
@@ -92,29 +102,33 @@ fn what_a_client_leaves_out_is_filled_in() {
     let mut limited = limited;
     limited["spec"]["volumes"] = json!([{"name": "v"}, {"name": "w", "secret": {"secretName": "s"}}]);
     let amounts = json!({"cpu": "500m", "memory": "1Gi"});
-    let cases = [
-        (
-            PODS,
-            limited,
-            json!({
-                "metadata": {"generation": 1},
-                "spec": {
-                    "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 30,
-                    "schedulerName": "default-scheduler", "securityContext": {}, "enableServiceLinks": true,
-                    "volumes": [{"emptyDir": {}}, {"secret": {"defaultMode": 420}}],
-                    "containers": [{
-                        "imagePullPolicy": "Always", "terminationMessagePath": "/dev/termination-log",
-                        "terminationMessagePolicy": "File", "resources": {"limits": amounts, "requests": amounts},
-                        "ports": [{"protocol": "TCP"}], "env": [{"valueFrom": {"fieldRef": {"apiVersion": "v1"}}}],
-                        "livenessProbe": {
-                            "httpGet": {"path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10,
-                            "successThreshold": 1, "failureThreshold": 3,
-                        },
-                    }],
-                },
-                "status": {"phase": "Pending", "qosClass": "Guaranteed"},
-            }),
-        ),
+    filled(&[(
+        PODS,
+        limited,
+        json!({
+            "metadata": {"generation": 1},
+            "spec": {
+                "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 30,
+                "schedulerName": "default-scheduler", "securityContext": {}, "enableServiceLinks": true,
+                "volumes": [{"emptyDir": {}}, {"secret": {"defaultMode": 420}}],
+                "containers": [{
+                    "imagePullPolicy": "Always", "terminationMessagePath": "/dev/termination-log",
+                    "terminationMessagePolicy": "File", "resources": {"limits": amounts, "requests": amounts},
+                    "ports": [{"protocol": "TCP"}], "env": [{"valueFrom": {"fieldRef": {"apiVersion": "v1"}}}],
+                    "livenessProbe": {
+                        "httpGet": {"path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10,
+                        "successThreshold": 1, "failureThreshold": 3,
+                    },
+                }],
+            },
+            "status": {"phase": "Pending", "qosClass": "Guaranteed"},
+        }),
+    )]);
+}
+
+#[test]
+fn what_a_client_leaves_out_of_a_workload_is_filled_in() {
+    filled(&[
         (
             DEPLOYMENTS,
             workload(json!({})),
@@ -155,6 +169,12 @@ fn what_a_client_leaves_out_is_filled_in() {
                 "concurrencyPolicy": "Allow", "suspend": false, "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1,
             }}),
         ),
+    ]);
+}
+
+#[test]
+fn what_a_client_leaves_out_of_other_objects_is_filled_in() {
+    filled(&[
         (
             SECRETS,
             json!({"metadata": {"name": "a"}, "data": {"a": "YQ=="}, "stringData": {"b": "b"}}),
@@ -186,12 +206,7 @@ fn what_a_client_leaves_out_is_filled_in() {
                 "status": {"phase": "Active"},
             }),
         ),
-    ];
-    let mut cluster = quiet();
-    for (path, body, wanted) in cases {
-        let object = made(&mut cluster, path, &body);
-        assert!(has(&object, &wanted), "{path}: {object}");
-    }
+    ]);
 }
 
 #[test]
@@ -227,11 +242,17 @@ fn refused(path: &str, body: &Value) -> String {
     message.split_once(" is invalid: ").unwrap_or_else(|| panic!("{message}")).1.to_owned()
 }
 
+/// Creates what is wrong, and compares the messages.
+#[track_caller]
+fn all_refused(cases: &[(&str, Value, &str)]) {
+    for (path, body, wanted) in cases {
+        assert_eq!(refused(path, body), *wanted, "{path}");
+    }
+}
+
 #[test]
-fn what_is_wrong_with_a_new_object_is_said_in_the_api_servers_words() {
-    let no_selector = json!({"metadata": {"name": "a"}, "spec": {"template": template()}});
-    let port = |port: Value| json!({"metadata": {"name": "a"}, "spec": {"ports": [port]}});
-    let cases = [
+fn what_is_wrong_with_a_new_pod_is_said_in_the_api_servers_words() {
+    all_refused(&[
         (PODS, json!({"metadata": {"name": "a"}, "spec": {}}), "spec.containers: Required value"),
         (
             PODS,
@@ -273,6 +294,16 @@ fn what_is_wrong_with_a_new_object_is_said_in_the_api_servers_words() {
             container(json!({"env": [{"name": "a=b", "value": "x"}]})),
             "spec.containers[0].env[0].name: Invalid value: \"a=b\": a valid environment variable name must consist only of printable ASCII characters other than '='",
         ),
+    ]);
+    let (code, status) = ask(&mut quiet(), Post, PODS, &container(json!({"resources": {"limits": {"cpu": "x"}}})));
+    let wanted = "Pod in version \"v1\" cannot be handled as a Pod: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    assert_eq!((code, status["message"].as_str()), (400, Some(wanted)));
+}
+
+#[test]
+fn what_is_wrong_with_a_new_workload_is_said_in_the_api_servers_words() {
+    let no_selector = json!({"metadata": {"name": "a"}, "spec": {"template": template()}});
+    all_refused(&[
         (DEPLOYMENTS, no_selector, "spec.selector: Required value"),
         (
             DEPLOYMENTS,
@@ -304,6 +335,13 @@ fn what_is_wrong_with_a_new_object_is_said_in_the_api_servers_words() {
             json!({"metadata": {"name": "a"}, "spec": {"schedule": "* *", "jobTemplate": {"spec": job("Never")["spec"]}}}),
             "spec.schedule: Invalid value: \"* *\": expected exactly 5 fields, found 2: [* *]",
         ),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_with_new_services_and_data_is_said_in_the_api_servers_words() {
+    let port = |port: Value| json!({"metadata": {"name": "a"}, "spec": {"ports": [port]}});
+    all_refused(&[
         (SERVICES, json!({"metadata": {"name": "a"}, "spec": {}}), "spec.ports: Required value"),
         (
             SERVICES,
@@ -345,6 +383,12 @@ fn what_is_wrong_with_a_new_object_is_said_in_the_api_servers_words() {
             json!({"metadata": {"name": "a", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p"}]}}),
             "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty",
         ),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_with_other_new_objects_is_said_in_the_api_servers_words() {
+    all_refused(&[
         (
             SECRETS,
             json!({"metadata": {"name": "a"}, "type": "kubernetes.io/tls"}),
@@ -380,13 +424,7 @@ fn what_is_wrong_with_a_new_object_is_said_in_the_api_servers_words() {
             json!({"metadata": {"name": "a"}, "spec": {"minReplicas": 3, "maxReplicas": 2, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}}),
             "spec.maxReplicas: Invalid value: 2: must be greater than or equal to `minReplicas`",
         ),
-    ];
-    for (path, body, wanted) in cases {
-        assert_eq!(refused(path, &body), wanted, "{path}");
-    }
-    let (code, status) = ask(&mut quiet(), Post, PODS, &container(json!({"resources": {"limits": {"cpu": "x"}}})));
-    let wanted = "Pod in version \"v1\" cannot be handled as a Pod: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-    assert_eq!((code, status["message"].as_str()), (400, Some(wanted)));
+    ]);
 }
 
 /// Changes what was made, and gives the first cause of the refusal.
@@ -401,13 +439,11 @@ fn refused_update(path: &str, body: &Value, change: &dyn Fn(&mut Value)) -> (Str
     (cause["field"].as_str().unwrap().to_owned(), cause["message"].as_str().unwrap().to_owned())
 }
 
+type Change = &'static dyn Fn(&mut Value);
+
 #[test]
 fn what_may_not_change_is_refused() {
-    type Change = &'static dyn Fn(&mut Value);
-    let claim = json!({"metadata": {"name": "a"}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
-    }});
-    let cases: [(&str, Value, Change, &str, &str); 8] = [
+    let cases: [(&str, Value, Change, &str, &str); 6] = [
         (
             DEPLOYMENTS,
             workload(json!({})),
@@ -456,27 +492,24 @@ fn what_may_not_change_is_refused() {
             "roleRef",
             "Invalid value: {\"apiGroup\":\"rbac.authorization.k8s.io\",\"kind\":\"Role\",\"name\":\"s\"}: cannot change roleRef",
         ),
-        (PODS, pod(json!({})), &|object| object["spec"]["containers"] = json!([]), "spec.containers", "Required value"),
-        (
-            PODS,
-            pod(json!({})),
-            &|object| object["spec"]["dnsPolicy"] = "Default".into(),
-            "spec",
-            "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n",
-        ),
     ];
     for (path, body, change, field, words) in cases {
-        let (found, message) = refused_update(path, &body, change);
-        assert_eq!(found, field, "{path}: {message}");
-        if words.ends_with('\n') {
-            assert!(
-                message.starts_with(words) && message.contains("\n- \"dnsPolicy\": \"ClusterFirst\",\n"),
-                "{message}"
-            );
-        } else {
-            assert_eq!(message, words, "{path}");
-        }
+        assert_eq!(refused_update(path, &body, change), (field.to_owned(), words.to_owned()), "{path}");
     }
+}
+
+#[test]
+fn what_may_not_change_of_pods_and_claims_is_refused_with_the_difference() {
+    let claim = json!({"metadata": {"name": "a"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+    }});
+    let (field, message) = refused_update(PODS, &pod(json!({})), &|object| object["spec"]["containers"] = json!([]));
+    assert_eq!((field.as_str(), message.as_str()), ("spec.containers", "Required value"));
+    let (field, message) =
+        refused_update(PODS, &pod(json!({})), &|object| object["spec"]["dnsPolicy"] = "Default".into());
+    let words = "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n";
+    assert!(field == "spec" && message.starts_with(words), "{message}");
+    assert!(message.contains("\n- \"dnsPolicy\": \"ClusterFirst\",\n"), "{message}");
     let (field, message) =
         refused_update(CLAIMS, &claim, &|object| object["spec"]["accessModes"] = json!(["ReadOnlyMany"]));
     let words = "Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
@@ -510,7 +543,7 @@ fn a_status_and_the_rest_are_written_apart_and_the_generation_counts() {
 }
 
 #[test]
-fn a_service_keeps_its_address_until_it_goes() {
+fn a_service_keeps_its_address_until_it_is_deleted() {
     let mut cluster = quiet();
     let path = format!("{SERVICES}/a");
     let body = json!({"metadata": {"name": "a"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
@@ -547,7 +580,11 @@ fn a_pod_ends_when_its_time_is_over() {
     let mut cluster = quiet();
     made(&mut cluster, PODS, &pod(json!({})));
     let (_, gone) = ask(&mut cluster, Delete, &format!("{PODS}/a"), &json!(null));
-    assert_eq!(gone["metadata"]["deletionGracePeriodSeconds"], json!(null), "an unscheduled Pod goes at once: {gone}");
+    assert_eq!(
+        gone["metadata"]["deletionGracePeriodSeconds"],
+        json!(null),
+        "an unscheduled Pod vanishes at once: {gone}"
+    );
     made(&mut cluster, PODS, &pod(json!({"nodeName": "n"})));
     let (_, marked) = ask(&mut cluster, Delete, &format!("{PODS}/a"), &json!(null));
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 30);

@@ -258,21 +258,3 @@ fn priority_class(value: &Value, _: &Path<'_>, causes: &mut Causes) {
         _ => {}
     }
 }
-
-/// Whether a number or a percentage is nothing.
-fn is_nothing(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.trim_end_matches('%').parse::<i64>() == Ok(0),
-        other => other.as_i64().unwrap_or(0) == 0,
-    }
-}
-
-/// How many of these fields are set.
-fn how_many(value: &Value, names: &[&str]) -> usize {
-    names.iter().filter(|name| !value[**name].is_null()).count()
-}
-
-/// The names in a list of objects.
-fn names(list: &Value) -> impl Iterator<Item = &str> {
-    items(list).iter().map(|item| text(&item["name"]))
-}

@@ -28,7 +28,7 @@ impl<'a> Row<'a> {
         text(self.at(pointer)).into()
     }
 
-    /// A field as text, or what stands for an absent one.
+    /// A field as text, or what is shown for an absent one.
     pub(super) fn or(self, pointer: &str, absent: &str) -> Value {
         let found = text(self.at(pointer));
         if found.is_empty() { absent.into() } else { found.into() }

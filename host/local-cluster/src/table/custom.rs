@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::cells::{since, text};
 use super::json_path::Path;
-use crate::definition::Version;
 use crate::published;
+use crate::version::Version;
 
 /// One column after the name.
 pub(super) struct Column {

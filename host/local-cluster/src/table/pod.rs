@@ -64,7 +64,7 @@ fn restarts_always(container: &Value) -> bool {
     container["restartPolicy"] == "Always"
 }
 
-/// Goes through the init containers: their counts, those of sidecars alone, and whether one still has to end.
+/// Looks at the init containers: their counts, those of sidecars alone, and whether one still has to end.
 fn initialize<'a>(row: Row<'a>, status: &mut String) -> (Counts<'a>, Counts<'a>, bool) {
     let specs = row.list("/spec/initContainers");
     let (mut counts, mut sidecars) = (Counts::default(), Counts::default());
@@ -102,7 +102,7 @@ fn end(ended: &Value) -> String {
     }
 }
 
-/// Goes through the containers, the last one first: the first one's reason counts.
+/// Looks at the containers, the last one first: the first one's reason counts.
 fn run<'a>(row: Row<'a>, counts: &mut Counts<'a>, status: &mut String) {
     let (mut running, mut error) = (false, None);
     for container in row.list("/status/containerStatuses").iter().rev() {

@@ -69,6 +69,7 @@ async fn at_rest() -> (Host, EventLoop) {
         watches: BTreeMap::new(),
         audit: None,
         observations: Observations::default(),
+        observer: None,
         webhooks: Webhooks::default(),
         http: HttpClient::new(Err("no test needs it".to_owned()), false),
     };

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Again, Backend, Controller, Key, backends, hostname, labels, publishes_all, service, target};
+use super::backend::{self, Backend, TRIGGERED, backends, hostname, labels, publishes_all, service, target};
 use crate::Cluster;
+use crate::context::Context;
+use crate::controllers::controller::{Again, Controller, Key};
 use crate::controllers::storages::SLICES;
 use crate::controllers::write;
+use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions};
 use crate::store::{Change, Event, Object};
 use crate::time;
 
@@ -31,7 +33,7 @@ pub(super) const CONTROLLER: Controller = Controller {
 
 fn keys(cluster: &Cluster, change: &Change) -> Vec<Key> {
     if change.storage != *SLICES {
-        return super::keys(cluster, change);
+        return backend::keys(cluster, change);
     }
     let slice = &change.object;
     let managed = slice.label(MANAGED_BY.0) == Some(MANAGED_BY.1) && change.event != Event::Added;
@@ -129,7 +131,7 @@ fn write_slice(
 ) -> Result<(), Halt> {
     let mut labels = labels(service, MANAGED_BY);
     labels.insert(SERVICE_NAME.to_owned(), service.name().into());
-    let annotations = json!({super::TRIGGERED: time::seconds(context.now)});
+    let annotations = json!({TRIGGERED: time::seconds(context.now)});
     let labels = Value::from(labels);
     let Some(slice) = slice else {
         let owner = json!({

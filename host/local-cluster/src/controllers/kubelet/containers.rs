@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{EXIT_AFTER, EXIT_CODE, annotation, duration, is_ready};
+use super::annotation::{EXIT_AFTER, EXIT_CODE, annotation, duration, is_ready};
 use crate::store::Object;
 use crate::time;
 

@@ -5,11 +5,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::Cluster;
+use crate::condition;
+use crate::context::Context;
+use crate::controllers::controller::Again;
 use crate::controllers::storages::LEASES;
-use crate::controllers::{Again, condition, write};
+use crate::controllers::write;
 use crate::halt::Halt;
 use crate::published::KUBERNETES;
-use crate::rest::Context;
 use crate::store::Object;
 use crate::time;
 
@@ -41,7 +43,7 @@ pub(super) fn reconcile(cluster: &mut Cluster, context: &Context<'_>, node: &Obj
     if due > now {
         return Ok(Again::At(due));
     }
-    // A heartbeat goes the short way: nothing but the time changes, and nothing may refuse it.
+    // A heartbeat takes the short way: nothing but the time changes, and nothing may refuse it.
     let mut value = lease.value.clone();
     write::set(&mut value["spec"], "renewTime", time::micro(now).into());
     cluster.store.put(&LEASES, value);

@@ -4,14 +4,19 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::annotation::{STOPS_AFTER, annotation, duration};
 use super::containers::{self, Looked};
-use super::{STOPS_AFTER, annotation, duration, references};
+use super::references;
 use crate::Cluster;
-use crate::controllers::placement::has_ended;
+use crate::attributes::Attributes;
+use crate::condition;
+use crate::context::Context;
+use crate::controllers::controller::Again;
 use crate::controllers::storages::PODS;
-use crate::controllers::{Again, condition, write};
+use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::{self, Attributes, Context};
+use crate::placement::has_ended;
+use crate::rest;
 use crate::store::Object;
 use crate::time;
 

@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
-use crate::controllers::placement::Load;
-use crate::controllers::resources::{self, Amounts};
+use crate::amounts::{self, Amounts};
 use crate::controllers::taint;
+use crate::placement::Load;
 use crate::selector::{Labels, Requirement};
 use crate::store::Object;
 
@@ -28,7 +28,7 @@ pub(super) struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     pub(super) fn new(pod: &'a Object) -> Self {
-        Self { pod: &pod.value, requests: resources::of_pod(&pod.value, "requests") }
+        Self { pod: &pod.value, requests: amounts::of_pod(&pod.value, "requests") }
     }
 
     fn terms(&self) -> &'a Value {
@@ -83,12 +83,12 @@ impl<'a> Wanted<'a> {
     /// What the node has too little of.
     fn lacks(&self, allocatable: &Value, load: &Load) -> Vec<Reason> {
         let mut reasons = Vec::new();
-        let room = resources::parse(&allocatable["pods"]).unwrap_or(0) / 1000;
+        let room = amounts::parse(&allocatable["pods"]).unwrap_or(0) / 1000;
         if i64::from(load.pods) >= room {
             reasons.push(Reason { text: "Too many pods".to_owned(), resolvable: true });
         }
         for (name, amount) in self.requests.iter().filter(|(_, amount)| **amount > 0) {
-            let total = allocatable.get(name).and_then(resources::parse).unwrap_or(0);
+            let total = allocatable.get(name).and_then(amounts::parse).unwrap_or(0);
             let used = load.requests.get(name).copied().unwrap_or(0);
             if *amount > total.saturating_sub(used) {
                 reasons.push(Reason { text: format!("Insufficient {name}"), resolvable: *amount <= total });

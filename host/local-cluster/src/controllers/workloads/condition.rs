@@ -1,4 +1,5 @@
-//! Conditions of a status, by type. It must not know what they mean.
+//! Conditions as the controllers of workloads write them: one with a new reason is moved to the end. It must not know what
+//! they mean.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -6,23 +7,15 @@ use serde_json::{Value, json};
 use super::field::{list, text};
 use crate::time;
 
-/// The condition of a type.
-pub(super) fn find<'a>(status: &'a Value, of: &str) -> Option<&'a Value> {
-    list(&status["conditions"]).iter().find(|condition| condition["type"] == of)
-}
-
-/// Whether the condition of a type is `True`.
-pub(super) fn holds(status: &Value, of: &str) -> bool {
-    find(status, of).is_some_and(|condition| condition["status"] == "True")
-}
+pub(super) use crate::condition::{get, is_true};
 
 pub(super) fn reason<'a>(status: &'a Value, of: &str) -> &'a str {
-    find(status, of).map_or("", |condition| text(&condition["reason"]))
+    get(status, of).map_or("", |condition| text(&condition["reason"]))
 }
 
 /// When the condition last changed its status.
 pub(super) fn since(status: &Value, of: &str) -> Option<Timestamp> {
-    find(status, of).and_then(|condition| time::read(&condition["lastTransitionTime"]))
+    get(status, of).and_then(|condition| time::read(&condition["lastTransitionTime"]))
 }
 
 /// A condition that begins now.

@@ -1,28 +1,28 @@
 //! cronjob-controller: a Job for each time of a schedule. Input: a CronJob and its Jobs. Output: Jobs created and deleted,
 //! and the status. It must not know how Jobs run.
 
-mod schedule;
-
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use self::schedule::Schedule;
 use super::field::{after, list, set, text};
 use super::job;
 use super::ownership::{CRON_JOBS, JOBS, controlled, is_controlled_by, keys, refusal};
 use crate::Cluster;
-use crate::controllers::{Again, Key, write};
+use crate::context::Context;
+use crate::controllers::controller::{Again, Key};
+use crate::controllers::write;
+use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions, Propagation};
+use crate::schedule::Schedule;
 use crate::store::{Change, Object};
 use crate::time;
 
 /// How long after its time a schedule is looked at, as the real controller does.
 const DELTA: SignedDuration = SignedDuration::from_millis(100);
-/// How many missed times are told as too many.
+/// How many missed times are reported as too many.
 const MANY: i64 = 100;
 /// Marks the key of a CronJob whose schedule changed: times of the new one that have passed already do not count. No name
 /// has this letter.

@@ -15,9 +15,10 @@ use super::ownership::{DAEMON_SETS, NODES, PODS, claim, keys};
 use super::pod;
 use super::pod_control::{self, Failure};
 use crate::Cluster;
-use crate::controllers::{Again, Key, write};
+use crate::context::Context;
+use crate::controllers::controller::{Again, Key};
+use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::{Change, Object};
 use crate::time;
 

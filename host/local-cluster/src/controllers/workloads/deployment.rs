@@ -13,9 +13,10 @@ use super::field::{int, text};
 use super::ownership::{DEPLOYMENTS, PODS, REPLICA_SETS, controlled, controller, keys};
 use super::pod;
 use crate::Cluster;
-use crate::controllers::{Again, Key, write};
+use crate::context::Context;
+use crate::controllers::controller::{Again, Key};
+use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::{Change, Event};
 
 pub(super) fn keys_of(cluster: &Cluster, change: &Change) -> Vec<Key> {

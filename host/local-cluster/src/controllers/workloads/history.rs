@@ -10,9 +10,10 @@ use super::field::{int, set};
 use super::hash;
 use super::ownership::{Kind, REVISIONS, claim, refusal};
 use crate::Cluster;
+use crate::context::Context;
 use crate::controllers::write;
+use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions};
 use crate::store::Object;
 use crate::time;
 

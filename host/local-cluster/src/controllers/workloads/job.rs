@@ -17,9 +17,10 @@ use super::ownership::{JOBS, PODS, claim, controlled, controller, keys};
 use super::pod_control::{self, BURST};
 use super::{condition, pod};
 use crate::Cluster;
-use crate::controllers::{Again, Key, write};
+use crate::context::Context;
+use crate::controllers::controller::{Again, Key};
+use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::{Change, Object};
 use crate::time;
 
@@ -90,7 +91,7 @@ fn is_foreign(job: &Value) -> bool {
 
 /// The condition that a finished Job has: `Complete` or `Failed`.
 pub(super) fn finished(job: &Value) -> Option<&'static str> {
-    ["Complete", "Failed"].into_iter().find(|of| condition::holds(&job["status"], of))
+    ["Complete", "Failed"].into_iter().find(|of| condition::is_true(&job["status"], of))
 }
 
 /// Takes the finalizer from Pods whose Job is gone.
@@ -139,7 +140,7 @@ fn view(job: Arc<Object>, pods: Vec<Arc<Object>>, now: Timestamp) -> View {
 fn end(view: &mut View, now: Timestamp) {
     let (job, spec) = (&view.job.value, &view.job.value["spec"]);
     let known = |of: &'static str| {
-        let known = condition::find(&job["status"], of).filter(|known| known["status"] == "True")?;
+        let known = condition::get(&job["status"], of).filter(|known| known["status"] == "True")?;
         Some(End { of, reason: text(&known["reason"]).to_owned(), message: text(&known["message"]).to_owned() })
     };
     let fails = |reason: &str, message: &str| {
@@ -263,7 +264,7 @@ fn suspend(view: &mut View, now: Timestamp) -> Option<(&'static str, &'static st
     Some((event, message))
 }
 
-/// Puts a condition in its place; one that is new goes to the end.
+/// Puts a condition in its place; one that is new is put at the end.
 fn ensure(status: &mut Map<String, Value>, of: &str, truth: &str, reason: &str, message: &str, now: Timestamp) {
     let mut new = condition::new(of, truth, reason, message, now);
     new["lastProbeTime"] = time::seconds(now).into();

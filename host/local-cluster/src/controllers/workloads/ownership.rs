@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::field::{list, text};
 use crate::Cluster;
-use crate::controllers::{Key, write};
+use crate::context::Context;
+use crate::controllers::controller::Key;
+use crate::controllers::write;
 use crate::halt::{Halt, Status};
 use crate::resource::{Storage, api_version, group_version};
-use crate::rest::Context;
 use crate::selector::{Labels, Requirement};
 use crate::store::{Change, Event, Object};
 

@@ -27,7 +27,7 @@ pub(super) fn is_active(pod: &Object) -> bool {
 }
 
 pub(super) fn is_ready(pod: &Object) -> bool {
-    condition::holds(&pod.value["status"], "Ready")
+    condition::is_true(&pod.value["status"], "Ready")
 }
 
 /// When it is available, if it stays ready.

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::ownership::{PODS, namespace_terminates, refusal};
 use crate::Cluster;
+use crate::context::Context;
 use crate::controllers::write;
+use crate::deletion::DeleteOptions;
 use crate::halt::{Halt, Status};
-use crate::rest::{Context, DeleteOptions};
 use crate::store::Object;
 
 /// How many Pods one look creates or deletes, as kube-controller-manager has it.

@@ -11,9 +11,10 @@ use super::ownership::{Kind, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, claim,
 use super::pod_control::{self, Failure};
 use super::{condition, pod};
 use crate::Cluster;
-use crate::controllers::{Again, Key, write};
+use crate::context::Context;
+use crate::controllers::controller::{Again, Key};
+use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::{Change, Object};
 
 pub(super) fn keys_of_replica_set(cluster: &Cluster, change: &Change) -> Vec<Key> {

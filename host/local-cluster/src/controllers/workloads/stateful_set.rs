@@ -13,12 +13,14 @@ use super::history::{self, History};
 use super::ownership::{PODS, STATEFUL_SETS, claim, keys, refusal};
 use super::pod;
 use crate::Cluster;
-use crate::controllers::{Again, Key, write};
+use crate::context::Context;
+use crate::controllers::controller::{Again, Key};
+use crate::controllers::write;
+use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions};
 use crate::store::{Change, Object};
 
-/// How many ordinals one look goes through: as many Pods as a cluster may have. More are not made.
+/// How many ordinals one look passes through: as many Pods as a cluster may have. More are not made.
 const MAX_REPLICAS: usize = 150_000;
 
 pub(super) fn keys_of(cluster: &Cluster, change: &Change) -> Vec<Key> {
@@ -38,11 +40,11 @@ struct View {
     in_order: bool,
 }
 
-/// How a walk over Pods goes on.
+/// How a walk over Pods continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Walk {
     On,
-    /// This Pod is waited for, or the next look goes on.
+    /// This Pod is waited for, or the next look continues.
     Stop,
     /// The API server refused.
     Failed,

@@ -16,7 +16,7 @@ const APPS: &str = "/apis/apps/v1/namespaces/default";
 const BATCH: &str = "/apis/batch/v1/namespaces/default";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A cluster and how many seconds passed: time goes on over the whole test.
+/// A cluster and how many seconds passed: time continues over the whole test.
 struct World {
     cluster: Cluster,
     seconds: i64,
@@ -520,7 +520,7 @@ fn ten_days_of_a_cron_job_are_few_steps() {
 }
 
 #[test]
-fn what_is_refused_is_told_and_tried_again() {
+fn what_is_refused_is_reported_and_tried_again() {
     let mut cluster = cluster(&["replicaset-controller", "deployment-controller"]);
     let bad =
         |object: &mut Value, name: &str| object["spec"]["template"]["spec"]["containers"][0]["name"] = name.into();

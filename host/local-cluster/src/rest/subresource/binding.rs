@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{admit, document, set_condition, success};
+use super::posted::{admit, document, success};
+use crate::Cluster;
+use crate::attributes::Attributes;
+use crate::condition;
+use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::request::{Request, Response};
 use crate::resource::Storage;
-use crate::rest::{Attributes, Context};
-use crate::{Cluster, time};
 
 pub(super) fn create(
     cluster: &mut Cluster,
@@ -86,7 +88,7 @@ fn bind(
         status.remove("nominatedNodeName");
     }
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null});
-    set_condition(&mut pod, &time::seconds(context.now), condition);
+    condition::set(&mut pod["status"], condition, context.now);
     cluster.store.put(&storage, pod);
     Ok(())
 }

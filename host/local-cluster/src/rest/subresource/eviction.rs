@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{admit, document, set_condition, success};
+use super::posted::{admit, document, success};
+use crate::attributes::Attributes;
+use crate::condition;
+use crate::context::Context;
+use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::{Halt, Status};
 use crate::request::{Request, Response};
 use crate::resource::Storage;
-use crate::rest::{Attributes, Context, DeleteOptions, Propagation, delete};
+use crate::rest::delete;
 use crate::selector::Labels;
 use crate::store::Object;
 use crate::{Cluster, time};
@@ -58,7 +62,7 @@ pub(super) fn create(
             "type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
             "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
         });
-        set_condition(&mut marked, &time::seconds(context.now), condition);
+        condition::set(&mut marked["status"], condition, context.now);
         check_preconditions(&pod, &options)?;
         cluster.store.put(&storage, marked);
     }
@@ -146,7 +150,6 @@ fn decrement(cluster: &mut Cluster, context: &Context<'_>, pod: &Object, budget:
         return Err(refusal(&why(name, status), None));
     }
     let mut changed = budget.value.clone();
-    let now = time::seconds(context.now);
     changed["status"]["disruptionsAllowed"] = (allowed - 1).into();
     if allowed == 1 {
         let generation = count(status, "observedGeneration");
@@ -154,12 +157,12 @@ fn decrement(cluster: &mut Cluster, context: &Context<'_>, pod: &Object, budget:
             "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
             "observedGeneration": generation,
         });
-        set_condition(&mut changed, &now, condition);
+        condition::set(&mut changed["status"], condition, context.now);
     }
     if !changed["status"]["disruptedPods"].is_object() {
         changed["status"]["disruptedPods"] = json!({});
     }
-    changed["status"]["disruptedPods"][pod.name()] = now.into();
+    changed["status"]["disruptedPods"][pod.name()] = time::seconds(context.now).into();
     cluster.store.put(&budget_storage(), changed);
     Ok(())
 }

@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use crate::Cluster;
+use crate::attributes::Attributes;
 use crate::halt::{Halt, Status};
 use crate::request::{Request, Response};
-use crate::rest::Attributes;
 
 pub(super) fn get(cluster: &Cluster, request: &Request, attributes: &Attributes) -> Result<Response, Halt> {
     let pod = cluster.store.get(&attributes.resource.storage, &attributes.namespace, &attributes.name);

@@ -1,15 +1,17 @@
-//! Reviews: questions about access that store nothing. Input: a review. Output: the same with its status. It must not know
+//! Reviews: reads about access that store nothing. Input: a review. Output: the same with its status. It must not know
 //! how the answers are found.
 
 use serde_json::{Value, json};
 
-use super::{admit, document};
+use super::posted::{admit, document};
 use crate::Cluster;
 use crate::access::{self, AUDIENCE, Action};
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
-use crate::request::{Request, Response, User};
-use crate::rest::{Attributes, Context};
+use crate::request::{Request, Response};
 use crate::time;
+use crate::user::User;
 
 pub(super) fn create(
     cluster: &mut Cluster,

@@ -3,10 +3,12 @@
 
 use serde_json::Value;
 
-use super::document;
+use super::posted::document;
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::request::{Request, Response};
-use crate::rest::{Attributes, Context, Update, update};
+use crate::rest::{Update, update};
 use crate::{Cluster, body, definition, patch, scale};
 
 pub(super) fn answer(

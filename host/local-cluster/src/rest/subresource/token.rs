@@ -3,12 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::{admit, document};
+use super::posted::{admit, document};
 use crate::access::{AUDIENCE, Bound, Claims, issue};
+use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::request::{Request, Response};
 use crate::resource::{Storage, group_version};
-use crate::rest::{Attributes, Context};
 use crate::store::Object;
 use crate::{Cluster, time};
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::super::field::{Causes, Path, is_empty, items, text};
+use super::super::field::{Causes, Path, how_many, is_empty, items, text};
 use super::super::format;
 use super::super::rule::{Check, Rule, between, check, not_over_all};
 
@@ -131,7 +131,7 @@ fn subject(value: &Value, path: &Path<'_>, namespaced: bool, causes: &mut Causes
 }
 
 fn budget(spec: &Value, path: &Path<'_>, causes: &mut Causes) {
-    if super::how_many(spec, &["minAvailable", "maxUnavailable"]) == 2 {
+    if how_many(spec, &["minAvailable", "maxUnavailable"]) == 2 {
         // Go prints the fields of its own type.
         let shown = serde_json::json!({
             "MinAvailable": spec["minAvailable"], "Selector": spec["selector"], "MaxUnavailable": spec["maxUnavailable"],
@@ -159,7 +159,7 @@ fn replicas(spec: &Value, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// `*` stands alone in its list.
+/// `*` is alone in its list.
 fn alone(value: &Value, path: &Path<'_>, causes: &mut Causes) {
     let list = items(value);
     if list.len() < 2 || list.iter().all(|item| item != "*") {

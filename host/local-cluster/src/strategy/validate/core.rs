@@ -9,7 +9,6 @@ use super::super::field::{Causes, Path, is_empty, items, quantity, text};
 use super::super::fill::set;
 use super::super::format;
 use super::super::rule::{Check, Rule, check};
-use crate::quantity::Quantity;
 
 /// How many bytes a ConfigMap's or a Secret's values may have together.
 const MAX_DATA: usize = 1024 * 1024;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::super::field::{Causes, Path, is_empty, items, text};
+use super::super::field::{Causes, Path, how_many, is_empty, items, text};
 use super::super::format;
 use super::super::rule::{Check, Rule, between, check};
 
@@ -375,7 +375,7 @@ fn policy_port(value: &Value, path: &Path<'_>, causes: &mut Causes) {
 }
 
 fn peer(value: &Value, path: &Path<'_>, causes: &mut Causes) {
-    let set = super::how_many(value, &["podSelector", "namespaceSelector", "ipBlock"]);
+    let set = how_many(value, &["podSelector", "namespaceSelector", "ipBlock"]);
     if set == 0 {
         causes.required(path, "must specify a peer");
     } else if set > 1 && !value["ipBlock"].is_null() {

@@ -2,11 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::field::{Causes, Path, is_empty, items, quantity, text};
+use super::super::field::{Causes, Path, how_many, is_empty, items, names, quantity, text};
 use super::super::format;
 use super::super::rule::{Check, Rule, check};
-use super::{how_many, names};
-use crate::quantity::Quantity;
 
 pub(super) const POD: &[Rule] =
     &[("spec", Check::Code(|spec, path, causes| pod_spec(spec, path, &[], causes))), ("spec", Check::Code(gates))];

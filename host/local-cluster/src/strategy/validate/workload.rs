@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::super::field::{Causes, Path, is_empty, text};
+use super::super::field::{Causes, Path, is_empty, is_nothing, text};
 use super::super::format;
 use super::super::metadata;
 use super::super::rule::{Check, Rule, check, labels, not_over_all, selects};
-use super::is_nothing;
 use super::pod_spec::pod_spec;
+use crate::schedule;
 
 const MATCH: &str = "`selector` does not match template `labels`";
 
@@ -67,7 +67,7 @@ pub(super) const JOB: &[Rule] = &[
 ];
 pub(super) const CRON_JOB: &[Rule] = &[
     ("spec.schedule", Check::Required("")),
-    ("spec.schedule", Check::Text(super::super::cron::wrong)),
+    ("spec.schedule", Check::Text(schedule::wrong)),
     ("spec.startingDeadlineSeconds", Check::AtLeast(0)),
     ("spec.timeZone", Check::Code(time_zone)),
     ("spec.concurrencyPolicy", Check::OneOf(&["Allow", "Forbid", "Replace"])),

@@ -11,9 +11,10 @@ use super::super::{condition, hash};
 use super::rollout::{DESIRED, HASH, HISTORY, MAX, REVISION, Rollout, annotation, revision, same_template};
 use super::{scale, status};
 use crate::Cluster;
-use crate::controllers::{Again, write};
+use crate::context::Context;
+use crate::controllers::controller::Again;
+use crate::controllers::write;
 use crate::halt::{Halt, Status};
-use crate::rest::Context;
 use crate::store::Object;
 
 /// How long the annotation with earlier revisions may be, as the real controller has it: the oldest are dropped.
@@ -37,7 +38,7 @@ pub(super) fn sync(cluster: &mut Cluster, context: &Context<'_>, rollout: &mut R
     }
     let mut deployment = rollout.deployment.value.clone();
     let mut changed = set(&mut deployment, "annotations", REVISION, annotation(&new, REVISION));
-    if rollout.deadline_seconds().is_some() && condition::find(&deployment["status"], "Progressing").is_none() {
+    if rollout.deadline_seconds().is_some() && condition::get(&deployment["status"], "Progressing").is_none() {
         let message = format!("Found new replica set {:?}", new.name());
         let found = status::condition("Progressing", "True", "FoundNewReplicaSet", &message, context.now);
         status::add(&mut deployment, found);

@@ -1,5 +1,5 @@
 //! A Deployment with its ReplicaSets: the new one, whose template is the Deployment's, and the old ones. It must not know
-//! how a rollout goes on.
+//! how a rollout continues.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::super::field::{int, scaled, text};
 use super::super::ownership::{DEPLOYMENTS, REPLICA_SETS, claim};
 use crate::Cluster;
+use crate::context::Context;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::Object;
 use crate::time;
 

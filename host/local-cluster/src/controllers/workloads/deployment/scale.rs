@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::super::field::{int, set};
 use super::rollout::{DESIRED, MAX, Rollout, age, annotation, replicas, revision};
 use crate::Cluster;
+use crate::context::Context;
 use crate::controllers::write;
+use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
-use crate::rest::{Context, DeleteOptions};
 use crate::store::Object;
 
 /// The size that the new ReplicaSet may have now.

@@ -8,9 +8,10 @@ use super::super::condition as conditions;
 use super::super::field::{after, counts, fields, int, list, text};
 use super::rollout::Rollout;
 use crate::Cluster;
-use crate::controllers::{Again, write};
+use crate::context::Context;
+use crate::controllers::controller::Again;
+use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::time;
 
 const PROGRESSING: &str = "Progressing";
@@ -119,7 +120,7 @@ pub(super) fn sync(cluster: &mut Cluster, context: &Context<'_>, rollout: &Rollo
         // The write is a change that this controller sees.
         return Ok(Again::No);
     }
-    let known = conditions::find(&status, PROGRESSING);
+    let known = conditions::get(&status, PROGRESSING);
     let (Some(seconds), Some(known)) = (rollout.deadline_seconds(), known) else { return Ok(Again::No) };
     if is_complete(rollout, &status) || matches!(text(&known["reason"]), TIMED_OUT | COMPLETE) {
         return Ok(Again::No);
@@ -130,11 +131,11 @@ pub(super) fn sync(cluster: &mut Cluster, context: &Context<'_>, rollout: &Rollo
     Ok(if at > context.now { Again::At(at) } else { Again::No })
 }
 
-/// Says in the conditions how the rollout goes.
+/// Says in the conditions how far the rollout is.
 fn progress(rollout: &Rollout, status: &Value, all: &mut Vec<Value>, now: Timestamp) {
     let old = &rollout.deployment.value["status"];
     let Some(seconds) = rollout.deadline_seconds() else { return conditions::remove(all, PROGRESSING) };
-    let known = conditions::find(old, PROGRESSING);
+    let known = conditions::get(old, PROGRESSING);
     let reason = conditions::reason(old, PROGRESSING);
     let field = |status: &Value, field: &str| int(&status[field]);
     if field(status, "replicas") == field(status, "updatedReplicas") && reason == COMPLETE {
@@ -175,7 +176,7 @@ fn progress(rollout: &Rollout, status: &Value, all: &mut Vec<Value>, now: Timest
 /// The failure of the new ReplicaSet, or of an old one, as the Deployment shows it.
 fn failure(rollout: &Rollout) -> Option<Value> {
     let sets = rollout.new.iter().chain(&rollout.old);
-    let mut known = sets.filter_map(|set| conditions::find(&set.value["status"], "ReplicaFailure"));
+    let mut known = sets.filter_map(|set| conditions::get(&set.value["status"], "ReplicaFailure"));
     known.next().map(|known| {
         json!({
             "type": "ReplicaFailure", "status": known["status"], "reason": known["reason"],

@@ -113,7 +113,7 @@ fn finished(pod: &Object) -> Timestamp {
     let ends: Option<Vec<Timestamp>> =
         containers.map(|container| time::read(&container["state"]["terminated"]["finishedAt"])).collect();
     let unready = || {
-        let ready = condition::find(status, "Ready").filter(|ready| ready["status"] == "False")?;
+        let ready = condition::get(status, "Ready").filter(|ready| ready["status"] == "False")?;
         time::read(&ready["lastTransitionTime"])
     };
     let deleted = || {

@@ -10,9 +10,9 @@ use super::super::field::{fields, int, list, set, text};
 use super::super::ownership::JOBS;
 use super::super::pod;
 use crate::Cluster;
+use crate::context::Context;
 use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::Object;
 
 pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";

@@ -8,9 +8,9 @@ use super::super::field::{int, list, set, text};
 use super::super::ownership::{CLAIMS, PODS, STATEFUL_SETS, controller, refusal};
 use super::super::{history, pod};
 use crate::Cluster;
+use crate::context::Context;
 use crate::controllers::write;
 use crate::halt::Halt;
-use crate::rest::Context;
 use crate::store::Object;
 
 pub(super) const REVISION: &str = "controller-revision-hash";
@@ -91,7 +91,7 @@ pub(super) fn restore(
     write::event(cluster, context, of, "Normal", "SuccessfulUpdate", &message)
 }
 
-/// Creates the claims of an ordinal that are missing. Says what stands in the way, if anything does.
+/// Creates the claims of an ordinal that are missing. Says what is in the way, if anything is.
 pub(super) fn create_claims(
     cluster: &mut Cluster,
     context: &Context<'_>,
@@ -140,7 +140,7 @@ fn claim(template: &Value, of: &Object, name: &str) -> Value {
 }
 
 /// Lets the claims of a Pod belong to what their end follows, as the retention policy says: to the StatefulSet, to the Pod
-/// that goes away in a scale-down, or to nobody.
+/// that vanishes in a scale-down, or to nobody.
 pub(super) fn retain_claims(
     cluster: &mut Cluster,
     context: &Context<'_>,

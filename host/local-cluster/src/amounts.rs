@@ -1,73 +1,28 @@
-//! Quantities, and what Pods request of them. Input: a Pod, or text such as `500m`. Output: amounts in thousandths. It must
-//! not know nodes and quotas.
+//! What Pods request, as controllers add it up. Input: a Pod. Output: amounts in thousandths. It must not know nodes and
+//! quotas.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Amounts in thousandths, by resource, such as `cpu`.
-pub(super) type Amounts = BTreeMap<String, i64>;
+use crate::quantity::Quantity;
 
-const BINARY: [(&str, i128); 6] =
-    [("Ei", 1 << 60), ("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
-const DECIMAL: [(&str, i32); 10] =
-    [("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3), ("", 0), ("m", -3), ("u", -6), ("n", -9)];
+/// Amounts in thousandths, by resource, such as `cpu`.
+pub(crate) type Amounts = BTreeMap<String, i64>;
 
 /// A quantity in thousandths, rounded up. What is no quantity is none; what is too large is the largest.
-pub(super) fn parse(value: &Value) -> Option<i64> {
-    let number;
-    let text = match value {
-        Value::String(text) => text.trim(),
-        Value::Number(plain) => {
-            number = plain.to_string();
-            &number
-        }
-        _ => return None,
-    };
-    let end = text.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c))).unwrap_or(text.len());
-    let (digits, suffix) = text.split_at(end);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    // A quantity has at most 18 digits that count; longer ones are cut.
-    let fraction: String = fraction.chars().take(9).collect();
-    let scale = i128::from(10_i64.checked_pow(u32::try_from(fraction.len()).ok()?)?);
-    let mantissa: i128 = format!("{whole}{fraction}").parse::<i64>().ok()?.into();
-    let thousandths = if let Some((_, factor)) = BINARY.iter().find(|(known, _)| *known == suffix) {
-        divide(mantissa.saturating_mul(factor * 1000), scale)
-    } else {
-        let exponent = match DECIMAL.iter().find(|(known, _)| *known == suffix) {
-            Some((_, exponent)) => *exponent,
-            None => suffix.strip_prefix(['e', 'E'])?.parse::<i32>().ok()?.clamp(-30, 18),
-        };
-        let power = 10_i128.pow((exponent + 3).unsigned_abs());
-        if exponent + 3 < 0 { divide(mantissa, scale * power) } else { divide(mantissa.saturating_mul(power), scale) }
-    };
-    Some(i64::try_from(thousandths).unwrap_or(if thousandths < 0 { i64::MIN } else { i64::MAX }))
-}
-
-fn divide(amount: i128, by: i128) -> i128 {
-    amount.div_euclid(by) + i128::from(amount.rem_euclid(by) != 0)
+pub(crate) fn parse(value: &Value) -> Option<i64> {
+    Quantity::read(value).ok().map(Quantity::thousandths)
 }
 
 /// The canonical text of thousandths: with binary suffixes, or with decimal ones.
-pub(super) fn format(thousandths: i64, binary: bool) -> String {
-    if thousandths == 0 {
-        return "0".to_owned();
-    }
-    let amount = i128::from(thousandths);
-    if binary
-        && amount % 1000 == 0
-        && let Some((suffix, factor)) = BINARY.iter().find(|(_, factor)| amount / 1000 % factor == 0)
-    {
-        return format!("{}{suffix}", amount / 1000 / factor);
-    }
-    let fits = |(_, exponent): &&(&str, i32)| amount % 10_i128.pow((exponent + 3).unsigned_abs()) == 0;
-    let (suffix, exponent) = DECIMAL.iter().take(8).find(fits).copied().unwrap_or(("m", -3));
-    format!("{}{suffix}", amount / 10_i128.pow((exponent + 3).unsigned_abs()))
+pub(crate) fn format(thousandths: i64, binary: bool) -> String {
+    Quantity::of_thousandths(thousandths, binary).text()
 }
 
 /// What a Pod asks of a node (`requests`), or may use of it (`limits`): all its containers together, or its largest init
 /// container, if that is more.
-pub(super) fn of_pod(pod: &Value, what: &str) -> Amounts {
+pub(crate) fn of_pod(pod: &Value, what: &str) -> Amounts {
     let spec = &pod["spec"];
     let mut total = Amounts::new();
     for container in spec["containers"].as_array().into_iter().flatten() {

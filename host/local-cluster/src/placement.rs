@@ -6,20 +6,20 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet};
 use serde_json::Value;
 
-use super::resources::{self, Amounts};
+use crate::amounts::{self, Amounts};
 use crate::store::{Change, Event, Name, Object};
 
 /// What the Pods of a node need together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Load {
-    pub(super) pods: u32,
+pub(crate) struct Load {
+    pub(crate) pods: u32,
     /// In thousandths, by resource.
-    pub(super) requests: Amounts,
+    pub(crate) requests: Amounts,
 }
 
 /// An index of Pods.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Placement {
+pub(crate) struct Placement {
     loads: OrdMap<Arc<str>, Load>,
     /// The nodes that are there, those with the fewest Pods first.
     nodes: OrdSet<(u32, Arc<str>)>,
@@ -32,12 +32,12 @@ pub(super) struct Placement {
 }
 
 /// The node of a Pod; none before it is bound.
-pub(super) fn node_of(pod: &Value) -> Option<&str> {
+pub(crate) fn node_of(pod: &Value) -> Option<&str> {
     pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty())
 }
 
 /// Whether a Pod's containers have ended for good.
-pub(super) fn has_ended(pod: &Value) -> bool {
+pub(crate) fn has_ended(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
@@ -48,7 +48,7 @@ fn address(pod: &Value) -> Option<u32> {
 
 impl Placement {
     /// Learns of a change.
-    pub(super) fn learn(&mut self, change: &Change) {
+    pub(crate) fn learn(&mut self, change: &Change) {
         match (&*change.storage.group, &*change.storage.plural) {
             ("", "pods") => self.pod(change),
             ("", "nodes") => self.node(change),
@@ -86,7 +86,7 @@ impl Placement {
         if !has_ended(&pod.value) {
             self.load(node, |load| {
                 load.pods = load.pods.saturating_sub(1);
-                for (name, amount) in resources::of_pod(&pod.value, "requests") {
+                for (name, amount) in amounts::of_pod(&pod.value, "requests") {
                     let sum = load.requests.entry(name).or_default();
                     *sum = sum.saturating_sub(amount);
                 }
@@ -108,7 +108,7 @@ impl Placement {
         if !has_ended(&pod.value) {
             self.load(node, |load| {
                 load.pods += 1;
-                for (name, amount) in resources::of_pod(&pod.value, "requests") {
+                for (name, amount) in amounts::of_pod(&pod.value, "requests") {
                     let sum = load.requests.entry(name).or_default();
                     *sum = sum.saturating_add(amount);
                 }
@@ -142,28 +142,28 @@ impl Placement {
     }
 
     /// What is on a node.
-    pub(super) fn on(&self, node: &str) -> Load {
+    pub(crate) fn on(&self, node: &str) -> Load {
         self.loads.get(node).cloned().unwrap_or_default()
     }
 
     /// The nodes, those with the fewest Pods first.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
         self.nodes.iter().map(|(_, node)| node)
     }
 
     /// The Pods of a node, in the order of their names.
-    pub(super) fn pods<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Name> + use<'a> {
+    pub(crate) fn pods<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Name> + use<'a> {
         let start = (Arc::from(node), Name::default());
         self.pods.range(start..).take_while(move |(of, _)| **of == *node).map(|(_, name)| name)
     }
 
     /// The Pods that have no node.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &Name> {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Name> {
         self.waiting.iter()
     }
 
     /// A free address for a Pod: in 10.244.0.0/14, from a place that follows from its UID.
-    pub(super) fn address(&self, uid: &str) -> std::net::Ipv4Addr {
+    pub(crate) fn address(&self, uid: &str) -> std::net::Ipv4Addr {
         const FIRST: u32 = 0x0AF4_0000;
         const COUNT: u32 = 1 << 18;
         let hash = uid.bytes().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::time;
 
 /// A condition without times; an empty reason or message is left out.
-pub(super) fn new(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+pub(crate) fn new(kind: &str, status: &str, reason: &str, message: &str) -> Value {
     let mut condition = json!({"type": kind, "status": status});
     for (field, text) in [("reason", reason), ("message", message)] {
         if !text.is_empty() {
@@ -18,17 +18,17 @@ pub(super) fn new(kind: &str, status: &str, reason: &str, message: &str) -> Valu
 }
 
 /// The condition of a type.
-pub(super) fn get<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(crate) fn get<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     status["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
 /// Whether the condition of a type is True.
-pub(super) fn is_true(status: &Value, kind: &str) -> bool {
+pub(crate) fn is_true(status: &Value, kind: &str) -> bool {
     get(status, kind).is_some_and(|condition| condition["status"] == "True")
 }
 
 /// Sets a condition in place of the one of its type. The time of its transition changes with its status alone.
-pub(super) fn set(status: &mut Value, mut condition: Value, now: Timestamp) {
+pub(crate) fn set(status: &mut Value, mut condition: Value, now: Timestamp) {
     let before = get(status, condition["type"].as_str().unwrap_or_default());
     let since = before.filter(|before| before["status"] == condition["status"]);
     let since = since.map(|before| before["lastTransitionTime"].clone()).filter(|since| !since.is_null());

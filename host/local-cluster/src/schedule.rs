@@ -9,9 +9,11 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
 /// How many days ahead a fire is looked for: the real parser gives up after five years, which is what 30 February needs.
 const MAX_DAYS: usize = 5 * 366;
+const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 #[derive(Clone, Debug)]
-pub(super) enum Schedule {
+pub(crate) enum Schedule {
     /// Bits of minutes, hours, days, months and weekdays.
     Fields { minutes: u64, hours: u64, days: Days, months: u64, zone: TimeZone },
     /// `@every`: so long after the last.
@@ -20,7 +22,7 @@ pub(super) enum Schedule {
 
 /// Days of the month and of the week. If neither is `*`, one of both is enough.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Days {
+pub(crate) struct Days {
     of_month: u64,
     of_week: u64,
     either: bool,
@@ -28,7 +30,7 @@ pub(super) struct Days {
 
 impl Schedule {
     /// Reads a schedule; the error is what the real parser says.
-    pub(super) fn parse(text: &str, zone: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str, zone: Option<&str>) -> Result<Self, String> {
         let (zone, text) = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
             Some(rest) => rest.split_once(' ').map(|(zone, rest)| (Some(zone), rest)).unwrap_or((zone, rest)),
             None => (zone, text),
@@ -55,24 +57,17 @@ impl Schedule {
             return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
         };
         let star = |field: &str| field.split(',').any(|part| matches!(part, "*" | "?" | "*/1" | "?/1"));
-        let days = Days {
-            of_month: bits(of_month, (1, 31), &[])?,
-            of_week: bits(of_week, (0, 6), &["sun", "mon", "tue", "wed", "thu", "fri", "sat"])?,
-            either: !star(of_month) && !star(of_week),
-        };
-        const MONTHS: [&str; 13] =
-            ["", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-        Ok(Self::Fields {
-            minutes: bits(minutes, (0, 59), &[])?,
-            hours: bits(hours, (0, 23), &[])?,
-            months: bits(months, (1, 12), &MONTHS)?,
-            days,
-            zone,
-        })
+        // The first field that is wrong is the one that is named.
+        let (minutes, hours) = (bits(minutes, (0, 59), &[])?, bits(hours, (0, 23), &[])?);
+        let either = !star(of_month) && !star(of_week);
+        let of_month = bits(of_month, (1, 31), &[])?;
+        let months = bits(months, (1, 12), &MONTHS)?;
+        let days = Days { of_month, of_week: bits(of_week, (0, 6), &WEEKDAYS)?, either };
+        Ok(Self::Fields { minutes, hours, days, months, zone })
     }
 
     /// The first instant after another at which it fires, if there is one within five years.
-    pub(super) fn next(&self, from: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn next(&self, from: Timestamp) -> Option<Timestamp> {
         let (minutes, hours, days, months, zone) = match self {
             Self::Every(period) => {
                 let whole = Timestamp::from_second(from.as_second()).ok()?;
@@ -130,43 +125,66 @@ fn within(date: Date, start: Timestamp, (minutes, hours): (u64, u64), zone: &Tim
     }
 }
 
-/// The bits of a field: a list of `*`, numbers, names, ranges, each with a step.
+/// What is wrong with the schedule of a CronJob, whose time zone has a field of its own.
+pub(crate) fn wrong(text: &str) -> Vec<String> {
+    let mut wrong: Vec<String> = Schedule::parse(text, None).err().into_iter().collect();
+    if text.contains("TZ") {
+        wrong.push("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());
+    }
+    wrong
+}
+
+/// The bits of a field: a list of `*`, numbers, names, ranges, each with a step. The names count from the lowest number.
 fn bits(field: &str, (low, high): (u32, u32), names: &[&str]) -> Result<u64, String> {
-    let number = |text: &str| {
-        let named = names.iter().position(|name| !name.is_empty() && name.eq_ignore_ascii_case(text));
-        let named = named.and_then(|at| u32::try_from(at).ok());
-        named.or_else(|| text.parse().ok()).ok_or_else(|| format!("failed to parse int from {text}"))
-    };
     let mut bits = 0;
-    for part in field.split(',') {
-        let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, Some(step)));
-        let (first, last) = match range.split_once('-') {
-            _ if range == "*" || range == "?" => (low, high),
-            Some((first, last)) => (number(first)?, number(last)?),
-            None => {
-                let only = number(range)?;
-                // `N/step` goes on to the end.
-                (only, if step.is_some() { high } else { only })
-            }
-        };
-        let step = step.map_or(Ok(1), number)?;
-        if first < low {
-            return Err(format!("beginning of range ({first}) below minimum ({low}): {part}"));
-        }
-        if last > high {
-            return Err(format!("end of range ({last}) above maximum ({high}): {part}"));
-        }
-        if first > last {
-            return Err(format!("beginning of range ({first}) beyond end of range ({last}): {part}"));
-        }
-        if step == 0 {
-            return Err(format!("step of range should be a positive number: {part}"));
-        }
-        for at in (first..=last).step_by(step as usize) {
+    for part in field.split(',').filter(|part| !part.is_empty()) {
+        for at in range(part, (low, high), names)? {
             bits |= 1 << at;
         }
     }
     Ok(bits)
+}
+
+fn range(text: &str, (low, high): (u32, u32), names: &[&str]) -> Result<impl Iterator<Item = u32> + use<>, String> {
+    let (span, step) = match text.split('/').collect::<Vec<_>>().as_slice() {
+        [span] => (*span, None),
+        [span, step] => (*span, Some(*step)),
+        _ => return Err(format!("too many slashes: {text}")),
+    };
+    let value = |part: &str| match names.iter().zip(low..).find(|(name, _)| name.eq_ignore_ascii_case(part)) {
+        Some((_, at)) => Ok(at),
+        None => number(part),
+    };
+    let (first, last) = match span.split('-').collect::<Vec<_>>().as_slice() {
+        ["*" | "?"] => (low, high),
+        // `N/step` continues to the end.
+        [one] if step.is_some() => (value(one)?, high),
+        [one] => (value(one)?, value(one)?),
+        [first, last] => (value(first)?, value(last)?),
+        _ => return Err(format!("too many hyphens: {text}")),
+    };
+    let step = step.map_or(Ok(1), number)?;
+    if first < low {
+        return Err(format!("beginning of range ({first}) below minimum ({low}): {text}"));
+    }
+    if last > high {
+        return Err(format!("end of range ({last}) above maximum ({high}): {text}"));
+    }
+    if first > last {
+        return Err(format!("beginning of range ({first}) beyond end of range ({last}): {text}"));
+    }
+    if step == 0 {
+        return Err(format!("step of range should be a positive number: {text}"));
+    }
+    Ok((first..=last).step_by(step as usize))
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    match text.parse::<i64>() {
+        Ok(number) if number < 0 => Err(format!("negative number ({number}) not allowed: {text}")),
+        Ok(number) => Ok(u32::try_from(number).unwrap_or(u32::MAX)),
+        Err(_) => Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax")),
+    }
 }
 
 #[cfg(test)]
@@ -207,11 +225,22 @@ mod tests {
             ("* * 0 * *", None, "beginning of range (0) below minimum (1): 0"),
             ("5-3 * * * *", None, "beginning of range (5) beyond end of range (3): 5-3"),
             ("*/0 * * * *", None, "step of range should be a positive number: */0"),
-            ("x * * * *", None, "failed to parse int from x"),
+            ("x * * * *", None, "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax"),
+            ("-1 * * * *", None, "failed to parse int from : strconv.Atoi: parsing \"\": invalid syntax"),
+            ("1-2-3 * * * *", None, "too many hyphens: 1-2-3"),
+            ("1/2/3 * * * *", None, "too many slashes: 1/2/3"),
             ("@often", None, "unrecognized descriptor: @often"),
             ("* * * * *", Some("Nowhere"), "provided bad location Nowhere"),
         ] {
             assert_eq!(Schedule::parse(text, zone).unwrap_err(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_time_zone_is_no_part_of_the_field() {
+        for text in ["*/5 * * * *", "0 0 1,15 jan-MAR mon", "@hourly", "@every 1h30m", "5-10/2 ? * * 0"] {
+            assert_eq!(wrong(text), [""; 0], "{text}");
+        }
+        assert_eq!(wrong("TZ=UTC * * * * *"), ["cannot use TZ or CRON_TZ in schedule, use timeZone field instead"]);
     }
 }
