@@ -1,4 +1,4 @@
-//! Bodies that no client should send. Whatever stands in a field, the API server answers, and the controllers and the
+//! Bodies that no client should send. Whatever is in a field, the API server answers, and the controllers and the
 //! tables bear with what it let through. It must not know what the answers are.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
