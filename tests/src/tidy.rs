@@ -27,7 +27,7 @@ const MAX_ARCHITECTURE_LINES: usize = 140;
 const LONG_FUNCTIONS: [(&str, &str, usize); 0] = [];
 
 /// The host's crates and the members that each may depend on; members that are not named depend on what they like.
-const EDGES: [(&str, &[&str]); 12] = [
+const EDGES: [(&str, &[&str]); 13] = [
     ("mortise-core", &[]),
     ("mortise-cron", &[]),
     ("mortise-local-cluster", &[]),
@@ -37,10 +37,15 @@ const EDGES: [(&str, &[&str]); 12] = [
     ("mortise-source", &["mortise-core"]),
     ("mortise-runtime", &["mortise-core", "mortise-cron", "mortise-wasm", "mortise-kube", "mortise-source"]),
     (
+        "mortise-dev",
+        &["mortise-core", "mortise-cron", "mortise-wasm", "mortise-kube", "mortise-source", "mortise-runtime"],
+    ),
+    (
         "mortise",
         &[
             "mortise-core",
             "mortise-cron",
+            "mortise-dev",
             "mortise-local-cluster",
             "mortise-local-server",
             "mortise-wasm",

@@ -4,6 +4,7 @@
 //! It must not know how a host decides anything: it sees events and effects as they pass.
 
 mod build;
+mod clock;
 mod event;
 mod model;
 mod new;

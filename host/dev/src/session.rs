@@ -27,7 +27,7 @@ use crate::observer::Observed;
 use crate::project::{self, Plugin};
 use crate::screen::Ask;
 use crate::sources::Saves;
-use crate::{plain, samples, terminal};
+use crate::{clock, plain, samples, terminal};
 
 /// How often the builder looks whether the session has ended.
 const LOOK: Duration = Duration::from_millis(200);
@@ -49,11 +49,6 @@ pub struct Options {
     pub no_samples: bool,
     /// The host's configuration; its plugin folder is where this session puts components.
     pub host: Config,
-}
-
-/// Milliseconds since the start.
-pub(crate) fn since(started: Instant) -> u64 {
-    u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Runs until a person quits, a signal ends the host, or the host fails.
@@ -144,7 +139,7 @@ fn screen(
 fn ask(runtime: &Handle, client: Client, object: ObjectRef, started: Instant) {
     runtime.spawn(async move {
         // A failure shows: nothing is reconciled.
-        let _ = samples::ask_for_reconcile(&client, &object, since(started).to_string()).await;
+        let _ = samples::ask_for_reconcile(&client, &object, clock::since(started).to_string()).await;
     });
 }
 
@@ -163,9 +158,9 @@ fn lines(
             Err(_) => continue,
         };
         let reported = plain::reported(&event);
-        model.take(since(started), event);
+        model.take(clock::since(started), event);
         if let Some(line) = reported.and_then(|reported| plain::line(&model, &reported)) {
-            let at = plain::seconds(since(started));
+            let at = plain::seconds(clock::since(started));
             let mut out = std::io::stdout().lock();
             // A closed pipe ends the session.
             if writeln!(out, "{at:8.3} {line}").and_then(|()| out.flush()).is_err() {

@@ -2,7 +2,7 @@
 //! must not build.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
@@ -49,18 +49,13 @@ impl Saves {
     pub(crate) fn next(&self, wait: Duration) -> Option<Vec<(usize, SystemTime)>> {
         let mut saved: Vec<(usize, SystemTime)> = Vec::new();
         let mut wait = wait;
-        loop {
-            match self.paths.recv_timeout(wait) {
-                Ok(path) => {
-                    for (at, _) in self.plugins.iter().enumerate().filter(|(_, plugin)| is_source(plugin, &path)) {
-                        if !saved.iter().any(|(known, _)| *known == at) {
-                            let time = path.metadata().and_then(|metadata| metadata.modified());
-                            saved.push((at, time.unwrap_or_else(|_| SystemTime::now())));
-                        }
-                        wait = BURST;
-                    }
+        while let Ok(path) = self.paths.recv_timeout(wait) {
+            for (at, _) in self.plugins.iter().enumerate().filter(|(_, plugin)| is_source(plugin, &path)) {
+                if !saved.iter().any(|(known, _)| *known == at) {
+                    let time = path.metadata().and_then(|metadata| metadata.modified());
+                    saved.push((at, time.unwrap_or_else(|_| SystemTime::now())));
                 }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+                wait = BURST;
             }
         }
         (!saved.is_empty()).then_some(saved)

@@ -8,6 +8,7 @@ use ratatui::crossterm::event::{self, Event as Input, KeyEventKind};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
+use crate::clock;
 use crate::event::Event;
 use crate::model::Model;
 use crate::screen::{Ask, View, draw};
@@ -28,7 +29,7 @@ pub(crate) fn show(
         loop {
             loop {
                 match events.try_recv() {
-                    Ok(event) => model.take(crate::session::since(started), event),
+                    Ok(event) => model.take(clock::since(started), event),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return Ok(()),
                 }

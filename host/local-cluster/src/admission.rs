@@ -18,11 +18,12 @@ mod webhooks;
 
 use serde_json::{Value, json};
 
-use crate::Cluster;
-use crate::access;
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Halt, Status};
+use crate::{Cluster, access};
+
+pub(crate) use self::pods::lacks_default_account;
 
 /// Lets plugins and webhooks change the object of a create or an update.
 pub(crate) fn mutate(
@@ -33,12 +34,12 @@ pub(crate) fn mutate(
     old: Option<&Value>,
 ) -> Result<(), Halt> {
     let hidden = if old.is_none() { hide(object) } else { Vec::new() };
-    plugins(cluster, context, attributes, object, old)?;
+    plugins(cluster, attributes, object, old)?;
     let mut rounds = webhooks::Rounds::default();
     webhooks::mutate(cluster, context, attributes, object, old, &mut rounds)?;
     // What a webhook changed, plugins and the webhooks before it see once more.
     if rounds.again() {
-        plugins(cluster, context, attributes, object, old)?;
+        plugins(cluster, attributes, object, old)?;
         webhooks::mutate(cluster, context, attributes, object, old, &mut rounds)?;
     }
     show(object, hidden);
@@ -47,7 +48,6 @@ pub(crate) fn mutate(
 
 fn plugins(
     cluster: &mut Cluster,
-    context: &Context<'_>,
     attributes: &Attributes,
     object: &mut Value,
     old: Option<&Value>,
@@ -58,7 +58,7 @@ fn plugins(
     match (reading::kind(attributes), old) {
         (("", "pods"), None) => {
             limits::default(cluster, attributes, object);
-            pods::service_account(cluster, context, attributes, object)?;
+            pods::service_account(cluster, attributes, object)?;
             pods::priority(cluster, attributes, object)?;
             pods::tolerations(object);
         }

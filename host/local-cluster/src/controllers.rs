@@ -77,7 +77,7 @@ pub(crate) fn waiting(options: &Options) -> Controllers {
     Controllers::new(running.map(|(at, controller)| Queue::new(at, controller.batches)).collect())
 }
 
-fn controller(queue: &Queue) -> Option<&'static Controller> {
+fn of_queue(queue: &Queue) -> Option<&'static Controller> {
     all_controllers().nth(queue.controller)
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) ->
     next.made = first.made;
     next.controllers.steps += 1;
     next.controllers.turn = at + 1;
-    let Some(controller) = controller(&next.controllers.queues[at]) else { return Reply::Done(Step::Worked) };
+    let Some(controller) = of_queue(&next.controllers.queues[at]) else { return Reply::Done(Step::Worked) };
     let Some(key) = next.controllers.queues[at].take(now) else { return Reply::Done(Step::Worked) };
     let mut context = Context::system(controller.user, answers, first.at);
     if controller.user.starts_with("system:serviceaccount:") {
@@ -131,8 +131,7 @@ fn see(cluster: &mut Cluster, now: Timestamp) {
     for change in &changes {
         cluster.controllers.placement.learn(change);
         for at in 0..cluster.controllers.queues.len() {
-            let Some(controller) = controller(&cluster.controllers.queues[at]).filter(|found| found.sees(change))
-            else {
+            let Some(controller) = of_queue(&cluster.controllers.queues[at]).filter(|found| found.sees(change)) else {
                 continue;
             };
             for key in (controller.keys)(cluster, change) {

@@ -1,5 +1,7 @@
 //! The whole cluster with its defaults: a node and all controllers. It must not know the parts.
 
+mod malformed;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

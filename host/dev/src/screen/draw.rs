@@ -6,7 +6,8 @@ use ratatui::style::{Color, Style, Stylize as _};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, List, ListItem, ListState, Paragraph, Wrap};
 
-use super::{Focus, Opened, View, details};
+use super::details;
+use super::view::{Focus, Opened, View};
 use crate::model::{Model, Plugin, State};
 
 /// Rows of the list of plugins with its frame; more are scrolled away, since objects matter more.
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiler_error_stands_on_the_screen() {
+    fn a_compiler_error_is_on_the_screen() {
         let mut model = session();
         let output = "\u{1b}[31merror[E0308]\u{1b}[0m: mismatched types\n --> src/lib.rs:7:5".to_owned();
         model.take(2_000, Event::BuildFailed { plugin: "podset".to_owned(), output });

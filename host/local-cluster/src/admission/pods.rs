@@ -1,18 +1,15 @@
 //! What admission adds to Pods: their ServiceAccount with its token, their priority, their tolerations. Input: a Pod.
 //! Output: the same, completed, or a refusal. It must not know requests.
 
-use std::sync::Arc;
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::reading::{array, forbidden, text};
+use super::reading::{array, forbidden, kind, text};
 use crate::Cluster;
 use crate::attributes::Attributes;
-use crate::context::Context;
 use crate::halt::Halt;
 use crate::resource::Storage;
-use crate::rest::create;
-use crate::store::Object;
 use crate::uid;
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -22,24 +19,32 @@ const TOKEN_SECONDS: u64 = 60 * 60 + 7;
 /// The controller that makes the accounts. Without it no namespace has one, and the plugin is off, as it has to be on an API
 /// server that runs alone.
 const CONTROLLER: &str = "serviceaccount-controller";
+static ACCOUNTS: LazyLock<Storage> = LazyLock::new(|| Storage::new("", "serviceaccounts"));
 
-/// ServiceAccount.
-pub(super) fn service_account(
-    cluster: &mut Cluster,
-    context: &Context<'_>,
-    attributes: &Attributes,
-    pod: &mut Value,
-) -> Result<(), Halt> {
+/// The ServiceAccount of a Pod; none if the plugin leaves the Pod alone.
+fn account_name<'a>(cluster: &Cluster, pod: &'a Value) -> Option<&'a str> {
     let mirror = !pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null();
     if !cluster.options.runs(CONTROLLER) || mirror || !pod["spec"].is_object() {
-        return Ok(());
+        return None;
     }
-    let name = Some(text(&pod["spec"], "serviceAccountName")).filter(|name| !name.is_empty()).unwrap_or("default");
-    let name = name.to_owned();
+    Some(text(&pod["spec"], "serviceAccountName")).filter(|name| !name.is_empty()).or(Some("default"))
+}
+
+/// Whether a Pod wants the account `default` of a namespace that has none yet.
+pub(crate) fn lacks_default_account(cluster: &Cluster, attributes: &Attributes, object: &Value) -> bool {
+    kind(attributes) == ("", "pods")
+        && attributes.subresource.is_empty()
+        && account_name(cluster, object) == Some("default")
+        && cluster.store.get(&ACCOUNTS, &attributes.namespace, "default").is_none()
+}
+
+/// ServiceAccount.
+pub(super) fn service_account(cluster: &mut Cluster, attributes: &Attributes, pod: &mut Value) -> Result<(), Halt> {
+    let Some(name) = account_name(cluster, pod).map(str::to_owned) else { return Ok(()) };
     pod["spec"]["serviceAccountName"] = name.clone().into();
     pod["spec"]["serviceAccount"] = name.clone().into();
     let namespace = &attributes.namespace;
-    let Some(account) = account(cluster, context, namespace, &name)? else {
+    let Some(account) = cluster.store.get(&ACCOUNTS, namespace, &name).cloned() else {
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         return Err(forbidden(attributes, pod, &why));
     };
@@ -52,29 +57,6 @@ pub(super) fn service_account(
         pod["spec"]["imagePullSecrets"] = secrets.iter().map(|secret| json!({"name": secret["name"]})).collect();
     }
     Ok(())
-}
-
-/// An account of a namespace. An API server waits for `default`, which the controller makes in each namespace; here it is
-/// made at once.
-fn account(
-    cluster: &mut Cluster,
-    context: &Context<'_>,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Arc<Object>>, Halt> {
-    let found = cluster.store.get(&Storage::new("", "serviceaccounts"), namespace, name).cloned();
-    if found.is_some() || name != "default" {
-        return Ok(found);
-    }
-    let Some(resource) = cluster.kind("", "v1", "ServiceAccount").cloned() else { return Ok(None) };
-    let user = "system:serviceaccount:kube-system:service-account-controller";
-    let context = Context {
-        manager: "kube-controller-manager".to_owned(),
-        ..Context::system(user, context.answers, context.now)
-    };
-    let account =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}});
-    create(cluster, &context, &Attributes::of("create", &resource, namespace, ""), account).map(Some)
 }
 
 fn mount_token(cluster: &mut Cluster, spec: &mut Value) {

@@ -64,10 +64,27 @@ pub(super) fn create_as(
     if how == Update::Whole {
         managed_fields::update(resource, None, &mut object, &context.manager, Operation::Update, "", context.now);
     }
+    if admission::lacks_default_account(cluster, attributes, &object) {
+        default_account(cluster, context, &attributes.namespace)?;
+    }
     admission::mutate(cluster, context, attributes, &mut object, None)?;
     strategy::default(resource, &mut object);
     strategy::prepare_create(cluster, context, resource, &mut object)?;
     finish(cluster, context, attributes, object)
+}
+
+/// Makes the account `default`. An API server waits for it, which the controller makes in each namespace; here it is made at
+/// once.
+fn default_account(cluster: &mut Cluster, context: &Context<'_>, namespace: &str) -> Result<(), Halt> {
+    let Some(resource) = cluster.kind("", "v1", "ServiceAccount").cloned() else { return Ok(()) };
+    let user = "system:serviceaccount:kube-system:service-account-controller";
+    let context = Context {
+        manager: "kube-controller-manager".to_owned(),
+        ..Context::system(user, context.answers, context.now)
+    };
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace}});
+    create(cluster, &context, &Attributes::of("create", &resource, namespace, ""), account).map(drop)
 }
 
 /// What follows on mutating admission: validation, validating admission, storing.
