@@ -6,7 +6,7 @@ mod health;
 
 use serde_json::{Value, json};
 
-use crate::halt::Halt;
+use crate::halt::{Halt, Status};
 use crate::published::KUBERNETES;
 use crate::request::{Body, Request, Response};
 use crate::{Cluster, etag, open_api};
@@ -38,12 +38,13 @@ pub(crate) fn document(cluster: &Cluster, segments: &[&str], request: &Request) 
             let Some(found) = groups.iter().find(|group| group.name == *name) else { return Ok(missing()) };
             with(found.entry(), &[("kind", "APIGroup"), ("apiVersion", "v1")])
         }
-        ["api", version] => match groups::resources(&groups(), "", version) {
-            Some(found) => found,
-            None => return Ok(missing()),
-        },
+        ["api", version] => groups::resources(&groups(), "", version).ok_or_else(Status::no_resource)?,
         ["apis", group, version] => {
-            let Some(found) = groups::resources(&groups(), group, version) else { return Ok(missing()) };
+            let groups = groups();
+            if groups.iter().all(|known| known.name != *group) {
+                return Ok(missing());
+            }
+            let found = groups::resources(&groups, group, version).ok_or_else(Status::no_resource)?;
             with(found, &[("apiVersion", "v1")])
         }
         _ => return Ok(missing()),

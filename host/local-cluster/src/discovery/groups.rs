@@ -73,7 +73,7 @@ pub(super) fn resources(groups: &[Group<'_>], group: &str, version: &str) -> Opt
                 "kind": *resource.kind, "verbs": resource.verbs,
             });
             add_names(&mut entry, resource);
-            if resource.verbs.iter().any(|verb| &**verb == "list") {
+            if resource.verbs.iter().any(|verb| &**verb == "watch") {
                 entry["storageVersionHash"] = storage_hash(resource, version).into();
             }
             listed.push(entry);
