@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_wrong_definition_is_refused_in_the_words_of_the_api_server() {
-        let at = "spec.versions[0].schema.openAPIV3Schema";
+        let at = "spec.validation.openAPIV3Schema";
         let with = |change: &dyn Fn(&mut Value)| {
             let mut definition = definition(&schema());
             change(&mut definition);
@@ -220,7 +220,10 @@ mod tests {
                 with(&|it| it["metadata"]["name"] = "b".into()),
                 "metadata.name: Invalid value: \"b\": must be spec.names.plural+\".\"+spec.group".to_owned(),
             ),
-            (with(&|it| it["spec"]["versions"][0]["schema"] = json!({})), format!("{at}: Required value")),
+            (
+                with(&|it| it["spec"]["versions"][0]["schema"] = json!({})),
+                "spec.versions[0].schema.openAPIV3Schema: Required value".to_owned(),
+            ),
             (
                 spec_with(json!({})),
                 format!("{at}.properties[x].type: Required value: must not be empty for specified object fields"),

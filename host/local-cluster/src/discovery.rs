@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::halt::{Halt, Status};
 use crate::published::KUBERNETES;
-use crate::request::{Request, Response};
+use crate::request::{Body, Request, Response};
 use crate::{Cluster, etag, open_api};
 
 use self::groups::Group;
@@ -35,17 +35,27 @@ pub(crate) fn document(cluster: &Cluster, segments: &[&str], request: &Request) 
         }
         ["apis", name] => {
             let groups = groups();
-            let found = groups.iter().find(|group| group.name == *name).ok_or_else(Status::no_resource)?;
+            let Some(found) = groups.iter().find(|group| group.name == *name) else { return Ok(missing()) };
             with(found.entry(), &[("kind", "APIGroup"), ("apiVersion", "v1")])
         }
         ["api", version] => groups::resources(&groups(), "", version).ok_or_else(Status::no_resource)?,
         ["apis", group, version] => {
-            let found = groups::resources(&groups(), group, version).ok_or_else(Status::no_resource)?;
+            let groups = groups();
+            if groups.iter().all(|known| known.name != *group) {
+                return Ok(missing());
+            }
+            let found = groups::resources(&groups, group, version).ok_or_else(Status::no_resource)?;
             with(found, &[("apiVersion", "v1")])
         }
-        _ => return Err(Status::no_resource().into()),
+        _ => return Ok(missing()),
     };
     Ok(Response::json(200, value))
+}
+
+/// What the last server of the chain answers when nobody serves a path: text, no status.
+fn missing() -> Response {
+    let body = Body::Bytes(b"404 page not found\n".to_vec());
+    Response { status: 404, headers: Vec::new(), content_type: "text/plain; charset=utf-8", body }
 }
 
 fn with(mut value: Value, fields: &[(&str, &str)]) -> Value {
@@ -90,8 +100,8 @@ fn version() -> Value {
         "major": major.to_string(), "minor": minor.to_string(),
         "emulationMajor": major.to_string(), "emulationMinor": minor.to_string(),
         "minCompatibilityMajor": major.to_string(), "minCompatibilityMinor": minor.saturating_sub(1).to_string(),
-        "gitVersion": KUBERNETES, "gitCommit": "unknown", "gitTreeState": "archive", "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "go1.26.0", "compiler": "gc", "platform": "linux/amd64",
+        "gitVersion": KUBERNETES, "gitCommit": "$Format:%H$", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "go1.26.8", "compiler": "gc", "platform": "linux/amd64",
     })
 }
 

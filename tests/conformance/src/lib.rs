@@ -75,7 +75,7 @@ fn known() -> BTreeMap<(String, String), String> {
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let entry = |line: &str| {
         let (file, rest) = line.split_once(": ").unwrap();
-        let (title, reason) = rest.split_once(": ").unwrap_or((rest, ""));
+        let (title, reason) = rest.rsplit_once(": ").unwrap_or((rest, ""));
         assert!(!reason.trim().is_empty(), "a difference needs a reason: {line}");
         ((file.to_owned(), title.to_owned()), reason.to_owned())
     };

@@ -98,8 +98,9 @@ fn check_spec(spec: &Value, causes: &mut Vec<Cause>) {
             causes.push(cause::required(format!("spec.versions[{at}].schema.openAPIV3Schema"), ""));
         }
     }
+    let shared = shared_schema(versions);
     for (at, version) in versions.iter().enumerate() {
-        check_version(version, &format!("spec.versions[{at}]"), causes);
+        check_version(version, &format!("spec.versions[{at}]"), shared.is_some(), causes);
     }
     let distinct: BTreeSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
     if distinct.len() != versions.len() {
@@ -110,7 +111,25 @@ fn check_spec(spec: &Value, causes: &mut Vec<Cause>) {
         causes.push(cause::invalid("spec.versions", &spec["versions"], detail));
     }
     check_names(&spec["names"], causes);
+    if let Some(schema) = shared {
+        let status = versions.iter().any(|version| !version["subresources"]["status"].is_null());
+        check_root(schema, status, "spec.validation.openAPIV3Schema", causes);
+    }
     check_conversion(&spec["conversion"], causes);
+}
+
+/// The schema that all versions have in common: the API server moves it out of them and names it there.
+fn shared_schema(versions: &[Value]) -> Option<&Value> {
+    let schema = &versions.first()?["schema"];
+    let same = versions.iter().all(|version| version["schema"] == *schema);
+    Some(&schema["openAPIV3Schema"]).filter(|schema| same && schema.is_object())
+}
+
+fn check_root(schema: &Value, status: bool, path: &str, causes: &mut Vec<Cause>) {
+    if status {
+        narrow_root(schema, path, causes);
+    }
+    check_schema(schema, path, causes);
 }
 
 /// What keeps text from being a DNS subdomain.
@@ -165,7 +184,7 @@ fn check_names(names: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_version(version: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn check_version(version: &Value, path: &str, shared: bool, causes: &mut Vec<Cause>) {
     label(format!("{path}.name"), text(version, "name"), causes);
     if let Some(warning) = version["deprecationWarning"].as_str() {
         let detail = match warning {
@@ -179,11 +198,9 @@ fn check_version(version: &Value, path: &str, causes: &mut Vec<Cause>) {
         }
     }
     let schema = &version["schema"]["openAPIV3Schema"];
-    if schema.is_object() {
-        if !version["subresources"]["status"].is_null() {
-            narrow_root(schema, &format!("{path}.schema.openAPIV3Schema"), causes);
-        }
-        check_schema(schema, &format!("{path}.schema.openAPIV3Schema"), causes);
+    if schema.is_object() && !shared {
+        let status = !version["subresources"]["status"].is_null();
+        check_root(schema, status, &format!("{path}.schema.openAPIV3Schema"), causes);
     }
     check_scale(&version["subresources"]["scale"], &format!("{path}.subresources"), causes);
     for (at, column) in array(version, "additionalPrinterColumns").iter().enumerate() {
@@ -375,7 +392,7 @@ fn stored_versions(definition: &Value, causes: &mut Vec<Cause>) {
     let stored = array(&definition["status"], "storedVersions");
     if stored.is_empty() {
         let detail = "must have at least one stored version";
-        return causes.push(cause::invalid("status.storedVersions", &Value::Array(Vec::new()), detail));
+        return causes.push(cause::invalid("status.storedVersions", &Value::Null, detail));
     }
     if let Some(version) = storage_version(definition).filter(|version| !stored.iter().any(|known| known == version)) {
         let detail = format!("must have the storage version {version}");

@@ -5,7 +5,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::Cluster;
 use crate::published;
@@ -70,6 +73,9 @@ pub(super) fn resources(groups: &[Group<'_>], group: &str, version: &str) -> Opt
                 "kind": *resource.kind, "verbs": resource.verbs,
             });
             add_names(&mut entry, resource);
+            if resource.verbs.iter().any(|verb| &**verb == "watch") {
+                entry["storageVersionHash"] = storage_hash(resource, version).into();
+            }
             listed.push(entry);
         }
         listed.extend(resource.subresources.iter().map(|subresource| {
@@ -86,6 +92,17 @@ pub(super) fn resources(groups: &[Group<'_>], group: &str, version: &str) -> Opt
     Some(json!({
         "kind": "APIResourceList", "groupVersion": api_version(group.name, version), "resources": listed,
     }))
+}
+
+/// The hash of the version that a resource is stored in. Two kinds are stored in another one than they are served in.
+fn storage_hash(resource: &Resource, version: &str) -> String {
+    let (group, version) = match (&*resource.group, &*resource.kind) {
+        ("events.k8s.io", "Event") => ("", "v1"),
+        (group @ "apiextensions.k8s.io", _) => (group, "v1beta1"),
+        (group, _) => (group, version),
+    };
+    let digest = Sha256::digest(format!("{group}/{version}/{}", resource.kind));
+    STANDARD.encode(&digest[..8])
 }
 
 fn add_names(entry: &mut Value, resource: &Resource) {

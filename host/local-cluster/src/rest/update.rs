@@ -117,7 +117,7 @@ fn preconditions(attributes: &Attributes, object: &Value, old: &Value) -> Result
                 message: "Invalid value: 0: must be specified for an update".to_owned(),
                 field: "metadata.resourceVersion".to_owned(),
             };
-            return Err(Status::invalid(&resource.group, &resource.kind, &attributes.name, &[cause]).into());
+            return Err(Status::invalid(&resource.group, &resource.plural, &attributes.name, &[cause]).into());
         }
     } else if new["resourceVersion"] != old["resourceVersion"] {
         return Err(Status::modified(&resource.group, &resource.plural, &attributes.name).into());
