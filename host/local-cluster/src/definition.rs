@@ -270,12 +270,8 @@ mod tests {
         assert!(
             refused["message"].as_str().unwrap().contains("must have exactly one version marked as storage version")
         );
-        let (_, refused) = ask(
-            &mut quiet(),
-            Post,
-            DEFINITIONS,
-            &spec_with(json!({"type": "string", "x-kubernetes-validations": [{"rule": "self ="}]})),
-        );
+        let unparsed = spec_with(json!({"type": "string", "x-kubernetes-validations": [{"rule": "self ="}]}));
+        let (_, refused) = ask(&mut quiet(), Post, DEFINITIONS, &unparsed);
         assert!(refused["message"].as_str().unwrap().contains("compilation failed: ERROR: <input>:1:"), "{refused}");
     }
 
