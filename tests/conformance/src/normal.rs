@@ -58,6 +58,7 @@ fn normalise(value: &mut Value, key: &str, names: &Names) {
                 "resourceVersion" if text.parse::<u64>().is_ok_and(|version| version > 0) => {
                     Some("<version>".to_owned())
                 }
+                "serverAddress" => Some("<address>".to_owned()),
                 "continue" if !text.is_empty() => Some("<continue>".to_owned()),
                 "clusterIP" | "clusterIPs" if text.starts_with("10.") => Some("<address>".to_owned()),
                 _ if is_age(text) => Some("<age>".to_owned()),
