@@ -26,7 +26,7 @@ Commands:
   dev [DIR...] [OPTIONS]
                      Run plugins while you write them, on a local cluster in the same process: `mortise dev`, for podset
                      unless a folder is named. It needs neither Go nor kubectl. OPTIONS are those of `mortise dev`, as
-                     --plain for lines instead of a screen.
+                     --plain for lines instead of a screen; a value follows after an equals sign, as --state=FOLDER.
   demo [--all] [--keep]
                      Show mortise on a real control plane: install a plugin, create its Pods, delete one, replace the
                      plugin while it runs. --all shows the other plugins under plugins/ too, one after another. --keep

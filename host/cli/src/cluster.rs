@@ -22,8 +22,8 @@ Examples:
 
 What it is:
   The API server's behaviour, the controllers of kube-controller-manager, and models of the scheduler and the
-  kubelets, in one process of a few MiB that starts in milliseconds. Pods get addresses and run, but nothing
-  runs in them: there are no containers, no logs and no exec. It listens on loopback alone.
+  kubelets, in one process that starts within a second. Pods get addresses and run, but nothing runs in them:
+  there are no containers, no logs and no exec. It listens on loopback alone.
 
 Signals:
   SIGTERM or SIGINT ends it, with exit code 0.")]
