@@ -51,7 +51,13 @@ fn drawn_names(value: &Value, names: &mut Names) {
 fn normalise(value: &mut Value, key: &str, names: &Names) {
     match value {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| normalise(value, key, names)),
-        Value::Array(items) => items.iter_mut().for_each(|item| normalise(item, key, names)),
+        Value::Array(items) => {
+            items.iter_mut().for_each(|item| normalise(item, key, names));
+            // The real one lists the conflicts of an apply in the order of a map.
+            if key == "causes" && items.iter().all(|cause| cause["reason"] == "FieldManagerConflict") {
+                items.sort_by_cached_key(Value::to_string);
+            }
+        }
         Value::String(text) => {
             let replacement = match key {
                 "uid" if text.len() == 36 => Some("<uid>".to_owned()),

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use mortise_control_plane::{ADMIN, AuditRecord, Component, ControlPlane};
 use serde_json::Value;
 
@@ -14,9 +13,9 @@ const SETS: usize = 100;
 const REPLICAS: i64 = 6;
 /// Pods that exist at the signal: most of the work is left.
 const UNDER_WAY: usize = 40;
-/// The latest arrival of a request that the host sent before the signal, on a busy machine; far less than the remaining
-/// work takes.
-const ON_THE_WAY: Duration = Duration::from_millis(500);
+/// Writes that may be in flight at the signal: of the 65 keys that may write at once, a batch each, which is the half of a
+/// set's Pods at most. The remaining work is more than twice that.
+const IN_FLIGHT: usize = 65 * REPLICAS as usize / 2;
 
 /// A world whose host creates Pods.
 fn busy(name: &str) -> World {
@@ -45,28 +44,27 @@ fn a_host_that_shuts_down_completes_its_writes_and_starts_no_others() {
     let mut world = busy("shutdown");
     world.stop_host();
     let log = world.json_log();
-    let signal = log.iter().find(|line| has_message(line, "ending:")).expect("the signal is logged");
+    let signal = log.iter().position(|line| has_message(line, "ending:")).expect("the signal is logged");
     assert!(log.iter().any(|line| has_message(line, "ended")), "the end is logged");
 
     // By the audit log and the host's log: every request had a response, and the host has read it.
-    let writes = writes(&world);
-    let refused: Vec<_> = writes.iter().filter(|write| !(200..300).contains(&write.code)).collect();
-    assert!(refused.is_empty(), "{refused:#?}");
     let place = format!(" {}/", world.namespace);
     let is_here = |line: &&Value| line["message"] == "write" && line["written"].to_string().contains(&place);
     let completed: Vec<&Value> = log.iter().filter(is_here).collect();
     let failed: Vec<_> = completed.iter().filter(|line| !line["error"].is_null()).collect();
     assert!(failed.is_empty(), "{failed:#?}");
+    world.until("the audit log has what was answered", || (writes(&world).len() >= completed.len()).then_some(()));
+    let writes = writes(&world);
+    let refused: Vec<_> = writes.iter().filter(|write| !(200..300).contains(&write.code)).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
     assert_eq!(completed.len(), writes.len(), "requests sent, and responses logged by the host");
 
-    let at = |text: &Value| serde_json::from_value::<MicroTime>(text.clone()).unwrap().0;
-    let signal = at(&signal["timestamp"]);
-    let is_late = |write: &&AuditRecord| at(&Value::from(&*write.received)) > signal + ON_THE_WAY;
-    let late: Vec<_> = writes.iter().filter(is_late).collect();
-    assert!(late.is_empty(), "writes that started after the signal at {signal}: {late:#?}");
+    let late = log[signal..].iter().filter(is_here).count();
+    assert!(late <= IN_FLIGHT, "{late} writes completed after the signal, {IN_FLIGHT} may have been in flight");
     let created = writes.iter().filter(|write| write.verb == "create" && write.resource == "pods").count();
     assert!(created < SETS * REPLICAS as usize, "no work was left at the signal");
-    println!("shutdown: {} writes completed, {created} of {} Pods", writes.len(), SETS as i64 * REPLICAS);
+    let all = SETS as i64 * REPLICAS;
+    println!("shutdown: {} writes completed, {late} after the signal, {created} of {all} Pods", writes.len());
 }
 
 /// Continues the API server, also if the test fails.
