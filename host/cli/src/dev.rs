@@ -85,7 +85,7 @@ pub fn create(args: NewArgs) -> anyhow::Result<()> {
     let folder = mortise_dev::create(&here, &plugin)?;
     let shown = folder.strip_prefix(&here).unwrap_or(&folder).display();
     println!(
-        "{shown}: made\n\n    mortise dev {shown}     # runs it, and builds it again at every save\n    cd {shown} && cargo test"
+        "{shown}: made\n\n    mortise dev {shown}     # runs it, and builds it again at every save\n    mortise test {shown}    # runs its stories\n    cd {shown} && cargo test"
     );
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 mod build;
 mod clock;
+mod components;
 mod event;
 mod model;
 mod new;
@@ -17,5 +18,6 @@ mod session;
 mod sources;
 mod terminal;
 
+pub use components::{Component, components};
 pub use new::{NewPlugin, create};
 pub use session::{Options, run};
