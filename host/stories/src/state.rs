@@ -62,15 +62,15 @@ pub fn difference(wanted: &[(String, String)], found: &[(String, String)]) -> Op
     (!text.is_empty()).then_some(text)
 }
 
-/// The name of a child that nobody gave it, and what is shown instead: its owner's with its key.
+/// The name of a child, which may be drawn or follow from a UID, and what is shown instead: its owner's with its key.
 fn drawn_name(object: &Value) -> Option<(String, String)> {
     let metadata = &object["metadata"];
     let mut owners = metadata["ownerReferences"].as_array()?.iter();
     let owner = owners.find(|owner| owner["controller"] == true)?["name"].as_str()?;
     let name = metadata["name"].as_str()?;
-    let key = metadata["annotations"]["mortise.dev/child"].as_str().unwrap_or_default();
-    // A given name is the same in each run.
-    name.starts_with(&format!("{owner}-")).then(|| (name.to_owned(), format!("<{owner}/{key}>")))
+    let key = metadata["annotations"]["mortise.dev/child"].as_str();
+    let is_drawn = key.is_some() || name.starts_with(&format!("{owner}-"));
+    is_drawn.then(|| (name.to_owned(), format!("<{owner}/{}>", key.unwrap_or_default())))
 }
 
 fn uids(objects: &[Value]) -> impl Iterator<Item = (String, String)> {
@@ -84,6 +84,15 @@ fn uids(objects: &[Value]) -> impl Iterator<Item = (String, String)> {
 fn simplify(object: &mut Value) {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.retain(|name, _| !DIFFERENT.contains(&name.as_str()));
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            // The hash of what was wanted, with its name.
+            annotations.remove("mortise.dev/desired");
+        }
+    }
+    if !object["metadata"]["annotations"]["mortise.dev/generated"].is_null()
+        && let Some(data) = object["data"].as_object_mut()
+    {
+        data.values_mut().for_each(|value| *value = "<drawn>".into());
     }
     simplify_within(object);
 }

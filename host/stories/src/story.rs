@@ -56,6 +56,8 @@ const MAX_AT_ONCE: u64 = 200_000;
 const MAX_REACTIONS_AT_ONCE: u64 = 1_000;
 /// How often the cluster forgets its log, as etcd does.
 const COMPACT_MS: u64 = 300_000;
+/// Resources that change by themselves.
+const HEARTBEATS: [&str; 2] = ["leases", "events"];
 /// Guest calls in flight at once.
 const CALL_SLOTS: usize = 8;
 /// HTTP requests of a plugin in a minute, and the minutes between two audits: as of the host.
@@ -325,7 +327,7 @@ impl Story {
         }
         let (mut notable, mut definitions) = (false, false);
         for [_, plural, _, _] in self.api.cluster.changed_since(self.looked) {
-            notable |= !matches!(plural, "leases" | "events");
+            notable |= !HEARTBEATS.contains(&plural);
             definitions |= plural == "customresourcedefinitions";
         }
         self.looked = revision;
@@ -335,8 +337,10 @@ impl Story {
         if definitions {
             self.api.forget_resources();
         }
-        self.wake_watches();
-        if self.now_ms() >= self.compact_at && self.watches.values().all(|open| open.is_current()) {
+        if notable || self.watches_heartbeats() {
+            self.wake_watches();
+        }
+        if self.now_ms() >= self.compact_at && self.read_all() {
             self.compact_at = self.now_ms() + COMPACT_MS;
             self.api.cluster.compact();
         }

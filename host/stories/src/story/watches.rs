@@ -30,11 +30,6 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Whether nothing of the log is still to be read.
-    pub(super) fn is_current(&self) -> bool {
-        self.poll_at.is_none()
-    }
-
     fn due_ms(&self) -> Option<u64> {
         let bookmark = self.stream.as_ref().map(|stream| since_begin(stream.due()));
         [self.poll_at, bookmark].into_iter().flatten().min()
@@ -124,6 +119,21 @@ impl Story {
         for slice in self.watches.keys().cloned().collect::<Vec<_>>() {
             self.wake_watch(&slice);
         }
+    }
+
+    /// Whether a watch is of a kind whose objects change by themselves; others need not be read then.
+    pub(super) fn watches_heartbeats(&self) -> bool {
+        self.watches.keys().any(|slice| matches!(&*slice.kind.kind, "Lease" | "Event"))
+    }
+
+    /// Reads every stream to the end of the log; false when that changed something, so that there is more.
+    pub(super) fn read_all(&mut self) -> bool {
+        let before = self.api.cluster.revision();
+        let all: Vec<(Slice, u64)> = self.watches.iter().map(|(slice, open)| (slice.clone(), open.epoch)).collect();
+        for (slice, epoch) in all {
+            self.read(&slice, epoch);
+        }
+        self.api.cluster.revision() == before
     }
 
     pub(super) fn next_poll(&self) -> Option<u64> {
