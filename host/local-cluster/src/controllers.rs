@@ -71,6 +71,11 @@ fn all_controllers() -> impl Iterator<Item = &'static Controller> {
     ALL.iter().copied().flatten()
 }
 
+/// What `Options::controllers` may name.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    all_controllers().map(|controller| controller.name)
+}
+
 /// The queues of the controllers that run, with nothing in them.
 pub(crate) fn waiting(options: &Options) -> Controllers {
     let running = all_controllers().enumerate().filter(|(_, controller)| options.runs(controller.name));

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use mortise_local_cluster::Cluster;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
@@ -77,8 +77,9 @@ impl Server {
     /// Starts to serve.
     ///
     /// # Errors
-    /// Which file or port cannot be used.
+    /// Which file or port cannot be used, or which controller there is not.
     pub fn open(options: Options) -> Result<Self> {
+        check_controllers(&options.cluster.controllers)?;
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("local-cluster")
@@ -168,4 +169,15 @@ impl Drop for Server {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Refuses names that no controller has, as kube-controller-manager does.
+fn check_controllers(entries: &[String]) -> Result<()> {
+    let mut named = entries.iter().map(|entry| entry.trim_start_matches('-'));
+    let is_known = |name: &str| name.is_empty() || name == "*" || Cluster::controllers().any(|known| known == name);
+    if let Some(name) = named.find(|name| !is_known(name)) {
+        let all: Vec<&str> = Cluster::controllers().collect();
+        bail!("{name:?} is not in the list of known controllers: {}", all.join(", "));
+    }
+    Ok(())
 }
