@@ -43,9 +43,12 @@ pub struct Call {
     pub service: Option<ServiceReference>,
     /// When the request was first tried: all tries of it are made as of then.
     pub first_try: FirstTry,
-    /// Of a step of the controllers: the place of its queue, and the namespace and name that are looked at.
-    pub(crate) step: Option<(usize, (Arc<str>, Arc<str>))>,
+    /// Of a step of the controllers: whose, and what is looked at.
+    pub(crate) step: Option<Asker>,
 }
+
+/// The place of a controller's queue, with the namespace and name of a key.
+pub(crate) type Asker = (usize, (Arc<str>, Arc<str>));
 
 /// A Service that a webhook is behind.
 #[derive(Clone, Debug, PartialEq, Eq)]

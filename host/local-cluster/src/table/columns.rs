@@ -23,11 +23,15 @@ struct Column {
     cell: Cell,
 }
 
+/// A field's form: the field, and what the form needs besides.
+type Form = fn(Row<'_>, &str, &str) -> Value;
+type Special = fn(Row<'_>) -> Value;
+
 /// What is in a cell.
 enum Cell {
     /// A form, with the field and what the form needs besides.
-    Field(fn(Row<'_>, &str, &str) -> Value, &'static str, &'static str),
-    Special(fn(Row<'_>) -> Value),
+    Field(Form, &'static str, &'static str),
+    Special(Special),
 }
 
 /// The columns of a kind.
@@ -109,7 +113,7 @@ fn column(line: &'static str) -> Option<Column> {
 }
 
 /// The forms of fields.
-const FORMS: &[(&str, fn(Row<'_>, &str, &str) -> Value)] = &[
+const FORMS: &[(&str, Form)] = &[
     ("text", |row, field, _| row.text(field)),
     ("or", |row, field, absent| row.or(field, absent)),
     ("count", |row, field, _| row.count(field)),
@@ -123,7 +127,7 @@ const FORMS: &[(&str, fn(Row<'_>, &str, &str) -> Value)] = &[
 ];
 
 /// The cells that are more than a field.
-const SPECIAL: &[(&str, fn(Row<'_>) -> Value)] = &[
+const SPECIAL: &[(&str, Special)] = &[
     ("name", |row| row.name()),
     ("age", |row| row.age()),
     ("pod_ready", |row| pod::summary(row).ready.into()),
@@ -210,7 +214,7 @@ const SPECIAL: &[(&str, fn(Row<'_>) -> Value)] = &[
 ];
 
 /// A cell of a claim that has a volume; empty of another one.
-fn of_bound(row: Row<'_>, cell: fn(Row<'_>) -> Value) -> Value {
+fn of_bound(row: Row<'_>, cell: Special) -> Value {
     if row.str("/spec/volumeName").is_empty() { "".into() } else { cell(row) }
 }
 
