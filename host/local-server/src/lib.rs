@@ -27,8 +27,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use mortise_local_cluster::Cluster;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 use tokio::task::{JoinHandle, JoinSet};
@@ -55,6 +56,8 @@ pub struct Options {
     pub port: u16,
     /// PEM files with the certificate and the key to serve with; without them the server makes its own.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The objects that a cluster begins with, as another one has them, instead of its own; those of `state` come before.
+    pub objects: Option<Vec<Value>>,
     /// The folder in which the cluster and its authority outlast the process.
     pub state: Option<PathBuf>,
     /// The file that gets a line for each request, as from kube-apiserver's `--audit-log-path`.
@@ -97,11 +100,15 @@ impl Server {
 
         let mut cluster = options.cluster;
         cluster.root_ca.clone_from(&serving.authority_pem);
-        let (cluster, saved) = match &options.state {
-            Some(folder) => Saved::open(folder, cluster).map(|(cluster, saved)| (cluster, Some(saved)))?,
-            None => {
+        let (cluster, saved) = match (&options.state, options.objects) {
+            (Some(folder), _) => Saved::open(folder, cluster).map(|(cluster, saved)| (cluster, Some(saved)))?,
+            (None, objects) => {
                 cluster.seed = seed::random()?;
-                (Cluster::new(cluster, clock::now()), None)
+                let new = match objects {
+                    Some(objects) => Cluster::with_objects(cluster, objects).map_err(Error::msg)?,
+                    None => Cluster::new(cluster, clock::now()),
+                };
+                (new, None)
             }
         };
         let audit = options.audit_log.as_deref().map(AuditLog::open).transpose()?;
