@@ -74,7 +74,7 @@ fn all_controllers() -> &'static [&'static Controller] {
 
 /// What `Options::controllers` may name.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    all_controllers().map(|controller| controller.name)
+    all_controllers().iter().map(|controller| controller.name)
 }
 
 /// The queues of the controllers that run, with nothing in them.
