@@ -96,6 +96,7 @@ const STEPS: &[Step] = &[
     step("control-plane", "control plane binaries", &[], Act::Check(|_| control_plane::binaries().map(drop))),
     step("unit", "tests of every crate", BUILT, Act::Tests(unit)),
     step("plugins", "native tests of the plugins", &[], Act::Tests(plugins)),
+    step("stories", "stories of the plugins", &["guests", "host"], Act::Check(stories)),
     step("integration", "integration tests", BUILT, Act::Integration),
 ];
 
@@ -257,6 +258,12 @@ fn plugins(checkout: &Checkout) -> Command {
     command.args(["test", "--workspace", "--locked", "--target-dir"]).arg(target_dir(checkout));
     command.current_dir(checkout.path(PLUGINS));
     command
+}
+
+fn stories(checkout: &Checkout) -> Result<()> {
+    let mut command = Command::new(checkout.build_host()?);
+    command.args(["test", PLUGINS, "--components"]).arg(checkout.target("plugins"));
+    execute(command.current_dir(checkout.path(".")))
 }
 
 fn integration(checkout: &Checkout) -> Command {

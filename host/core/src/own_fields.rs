@@ -69,8 +69,11 @@ fn list_is_applied(wanted: &[Value], live: &[Value], fields: &Map<String, Value>
                     // We own a key with a default only if the guest wrote it, or once did: then its element would have
                     // another key if its value had changed.
                     let mut complete = wanted.clone();
-                    let owned = keys.into_iter().filter(|(name, _)| !fields[format!("f:{name}")].is_null());
-                    owned.for_each(|(name, value)| drop(complete.entry(name).or_insert(value)));
+                    for (name, value) in keys {
+                        if !fields[format!("f:{name}")].is_null() {
+                            complete.entry(name).or_insert(value);
+                        }
+                    }
                     value_is_applied(&Value::Object(complete), live, fields)
                 }
                 _ => false,
