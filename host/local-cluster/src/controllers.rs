@@ -84,6 +84,7 @@ fn of_queue(queue: &Queue) -> Option<&'static Controller> {
 /// Gives new changes to the controllers, then lets the next one look at one key. A key whose write needs a webhook's answer
 /// is not taken.
 pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) -> Reply<Step> {
+    cluster.controllers.since.get_or_insert(now);
     see(cluster, now);
     let Some(at) = cluster.controllers.due(now) else { return Reply::Done(Step::Idle(cluster.controllers.next())) };
     let first = FirstTry::of(answers, cluster.made, now);

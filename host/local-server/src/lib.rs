@@ -99,7 +99,7 @@ impl Server {
         let (cluster, saved) = match &options.state {
             Some(folder) => Saved::open(folder, cluster).map(|(cluster, saved)| (cluster, Some(saved)))?,
             None => {
-                cluster.seed = seed::random()?;
+                (cluster.seed, cluster.token_key) = (seed::random()?, seed::random()?);
                 (Cluster::new(cluster, clock::now()), None)
             }
         };
