@@ -93,6 +93,7 @@ const ASKS_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 /// Gives new changes to the controllers, then lets the next one look at one key: the one that a webhook was asked for, or one
 /// that is due. A key whose write needs a webhook's answer waits for it, and others have their turns.
 pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) -> Reply<Step> {
+    cluster.controllers.since.get_or_insert(now);
     see(cluster, now);
     let asked = answers.first().and_then(|answer| answer.call.step.clone());
     let Some((at, key)) = asked.or_else(|| take(cluster, now)) else {

@@ -103,7 +103,7 @@ impl Server {
         let (cluster, saved) = match (&options.state, options.objects) {
             (Some(folder), _) => Saved::open(folder, cluster).map(|(cluster, saved)| (cluster, Some(saved)))?,
             (None, objects) => {
-                cluster.seed = seed::random()?;
+                (cluster.seed, cluster.token_key) = (seed::random()?, seed::random()?);
                 let new = match objects {
                     Some(objects) => Cluster::with_objects(cluster, objects).map_err(Error::msg)?,
                     None => Cluster::new(cluster, clock::now()),

@@ -306,11 +306,14 @@ fn stop(cluster: &mut Cluster, context: &Context<'_>, pod: &Object) -> Result<Ag
     let metadata = &pod.value["metadata"];
     let grace =
         SignedDuration::from_secs(metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0).clamp(0, 1 << 31));
-    let wanted = annotation(pod, STOPS_AFTER).and_then(duration).unwrap_or(SECOND);
+    let said = annotation(pod, STOPS_AFTER).and_then(duration);
+    let wanted = said.unwrap_or(SECOND);
     let runs = known_running(pod);
     if !has_ended(&pod.value) && runs {
         let deadline = time::read(&metadata["deletionTimestamp"]).unwrap_or(context.now);
-        let stops_at = (deadline - grace) + wanted.min(grace);
+        // The deletion's time is cut to a second, and a Pod that takes its time does not end before.
+        let cut = said.map_or(SignedDuration::ZERO, |_| SECOND);
+        let stops_at = (deadline - grace) + wanted.min(grace) + cut;
         if stops_at > context.now {
             return Ok(Again::At(stops_at));
         }
