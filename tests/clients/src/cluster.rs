@@ -18,7 +18,9 @@ pub(crate) trait Cluster {
     /// The kubeconfig with a namespace, which is created.
     fn within(&self, namespace: &str) -> Value {
         let mut config = self.kubeconfig();
-        Terminal::new(&config, &[]).run(&format!("kubectl create namespace {namespace}"));
+        Terminal::new(&config, &[]).run(&format!(
+            "kubectl create namespace {namespace}; kubectl wait -n {namespace} --for=create sa/default cm/kube-root-ca.crt"
+        ));
         config["contexts"][0]["context"]["namespace"] = namespace.into();
         config
     }
@@ -30,7 +32,8 @@ pub(crate) struct Real(ControlPlane);
 impl Real {
     pub(crate) fn start() -> Self {
         let binaries = Binaries::ensure(&mut print_progress()).unwrap();
-        let options = mortise_control_plane::Options { nodes: NODES, ..mortise_control_plane::Options::default() };
+        let defaults = mortise_control_plane::Options::default();
+        let options = mortise_control_plane::Options { nodes: NODES, service_accounts: true, ..defaults };
         Self(ControlPlane::start(&binaries, &options).unwrap())
     }
 }
@@ -49,10 +52,8 @@ impl Local {
         let groups = vec!["system:masters".to_owned()];
         let user = User { name: ADMIN.to_owned(), uid: ADMIN.to_owned(), groups, ..User::default() };
         let tokens = vec![(TOKEN.to_owned(), user)];
-        // The real kube-controller-manager is not given a certificate to publish.
-        let controllers = ["*", "-root-ca-certificate-publisher-controller"].map(str::to_owned).to_vec();
         let defaults = mortise_local_cluster::Options::default();
-        let cluster = mortise_local_cluster::Options { nodes: 0, controllers, rbac: true, tokens, ..defaults };
+        let cluster = mortise_local_cluster::Options { nodes: 0, rbac: true, tokens, ..defaults };
         let local = Self(Server::open(Options { cluster, ..Options::default() }).unwrap());
         let terminal = Terminal::new(&local.kubeconfig(), &[]);
         for at in 1..=NODES {

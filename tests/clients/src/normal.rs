@@ -15,6 +15,9 @@ const RULES: &[(&str, &str)] = &[
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+-]\d{4}( [A-Z]{3})?", "<time>"),
     (r"(?m)^(! )?[IWEF]\d{4} [0-9:.]+ +\d+ [a-z_]+\.go:\d+\]", "$1<log>"),
     (r#"(resourceVersion"?: ?)"\d+""#, "$1\"<version>\""),
+    (r"Resource Version: +\d+", "Resource Version:  <version>"),
+    // kwok's nodes say their own.
+    (r"\b(kwok-[0-9.]+|v1\.\d+\.\d+)\b", "<version>"),
     (r"https://127\.0\.0\.1:\d+", "<server>"),
     (r"\b(10|172|192|196)(\.\d+){3}\b", "<address>"),
     (r"\b(LIVE|MERGED)-\d+", "$1-<drawn>"),

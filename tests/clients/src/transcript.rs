@@ -2,14 +2,15 @@
 //! who answers.
 //!
 //! A step is `$ COMMAND` for a shell, perhaps with lines `> …` that continue it, and then what was printed: standard output,
-//! standard error with `! ` before each line, and `= CODE` if the command failed. Lines `# …` before it are comments; `# differs:
+//! standard error with `! ` before each line, and `= CODE` if the command failed. Lines `## …` before it are comments; `## differs:
 //! REASON` says why the local cluster prints something else.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DIFFERS: &str = "# differs: ";
+const COMMENT: &str = "## ";
+const DIFFERS: &str = "## differs: ";
 
 #[derive(Debug)]
 pub(crate) struct Step {
@@ -57,7 +58,7 @@ impl Transcript {
                     let comments = std::mem::take(&mut comments);
                     steps.push(Step { comments, command: command.to_owned(), printed: String::new() });
                 }
-                _ if line.starts_with('#') => comments.push(line.to_owned()),
+                _ if line.starts_with(COMMENT) => comments.push(line.to_owned()),
                 (_, Some(more), Some(step)) if step.printed.is_empty() => {
                     write!(step.command, "\n{}", more.strip_prefix(' ').unwrap_or(more)).unwrap();
                 }
