@@ -13,6 +13,7 @@ mod crash;
 mod crontab;
 mod crontab_storm;
 mod drain;
+mod dry_run;
 mod dynamic_kinds;
 mod eru;
 mod failover;

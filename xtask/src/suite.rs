@@ -19,7 +19,7 @@ const INTEGRATION: &str = "mortise-tests";
 
 /// Top-level modules that the integration tests must have; the list of tests reveals new ones. A missing one would
 /// silently turn off all of its checks.
-const GROUPS: [&str; 5] = ["tidy", "outcomes", "scenarios", "simulation", "e2e"];
+const GROUPS: [&str; 6] = ["tidy", "outcomes", "scenarios", "simulation", "local", "e2e"];
 
 /// The numbers of the end-to-end tests in a full run, as for a release. The tests' defaults are smaller and take
 /// seconds.

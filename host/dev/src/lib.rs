@@ -5,6 +5,7 @@
 
 mod build;
 mod clock;
+mod dry_run;
 mod event;
 mod model;
 mod new;
@@ -17,5 +18,6 @@ mod session;
 mod sources;
 mod terminal;
 
+pub use dry_run::{Built, Copied, build, run as dry_run};
 pub use new::{NewPlugin, create};
 pub use session::{Options, run};

@@ -85,6 +85,14 @@ pub(crate) fn object(request: &Request, resource: &Resource, context: &Context<'
     Ok(object)
 }
 
+/// An object of a resource's own kind, without the fields that its schema does not know.
+pub(crate) fn known_object(request: &Request, resource: &Resource, context: &Context<'_>) -> Result<Value, Halt> {
+    let mut object = object(request, resource, context)?;
+    check_kind(&object, resource)?;
+    unknown_fields(request, resource, &mut object, context)?;
+    Ok(object)
+}
+
 /// A typed endpoint knows what its body is; custom resources must say it.
 fn complete_kind(object: &mut Value, resource: &Resource) {
     for (key, value) in [("apiVersion", resource.api_version()), ("kind", resource.kind.to_string())] {

@@ -83,6 +83,13 @@ impl Queue {
         Some(key)
     }
 
+    /// Looks at a key no more, whenever it would be its time.
+    pub(crate) fn remove(&mut self, key: &Key) {
+        if let Some(at) = self.at.remove(key) {
+            self.due.remove(&(at, key.clone()));
+        }
+    }
+
     pub(crate) fn retry(&mut self, key: Key, now: Timestamp) {
         let failures = self.failures.get(&key).copied().unwrap_or(0);
         let wait = FIRST_WAIT.saturating_mul(1 << failures.min(14)).min(LAST_WAIT);

@@ -24,6 +24,9 @@ use tokio::time::timeout;
 
 use crate::endpoint;
 
+/// How many webhooks one request, step or frame may ask. Each configuration has a few, and some are asked again; a list asks
+/// once for the conversion of all its objects.
+pub(crate) const MAX_CALLS: usize = 100;
 /// The clients that are kept, each for one authority and name: a cluster has a few webhooks. Beyond it all are dropped.
 const MAX_CLIENTS: usize = 64;
 /// Connections that are idle so long are closed.

@@ -87,7 +87,7 @@ pub(super) fn update_subresource(
     subresource: &str,
     new: Value,
 ) -> Result<Arc<Object>, Halt> {
-    if object.value == new {
+    if *object.value == new {
         return stored(cluster, object);
     }
     let resource = resource(cluster, object)?;

@@ -26,15 +26,9 @@ pub(super) fn from_request(
     context: &Context<'_>,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
-    let mut object = body::object(request, &attributes.resource, context)?;
-    body::check_kind(&object, &attributes.resource)?;
-    body::unknown_fields(request, &attributes.resource, &mut object, context)?;
+    let object = body::known_object(request, &attributes.resource, context)?;
     let stored = create(cluster, context, attributes, object)?;
-    let mut value = definition::at_version(cluster, &attributes.resource, &stored.value, context.answers)?.into_owned();
-    if let (true, Some(metadata)) = (context.dry_run, value["metadata"].as_object_mut()) {
-        metadata.remove("resourceVersion");
-    }
-    Ok(output::one(&output, attributes, 201, &value, context.now))
+    output::one(cluster, output, attributes, 201, &stored, context)
 }
 
 /// Creates an object. `attributes.name` may be empty; the namespace is the one of the request.
