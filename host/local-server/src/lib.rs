@@ -138,6 +138,12 @@ impl Server {
         file::replace(path, self.kubeconfig.as_bytes())
     }
 
+    /// Forgets how the cluster changed so far, as etcd does every five minutes: watches that are behind get 410.
+    pub fn compact(&self) {
+        // A cluster that panicked is as before.
+        let _ = self.door.current.change(Cluster::compact);
+    }
+
     /// Serves until the future is ready, and gives what it gives.
     ///
     /// # Errors

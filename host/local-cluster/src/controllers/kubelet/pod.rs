@@ -241,6 +241,9 @@ fn conclude(pod: &Object, status: &mut Value, now: Timestamp) {
     set_conditions(pod, status, phase, now);
 }
 
+/// The kubelet's conditions in its order.
+const OWN: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
 fn set_conditions(pod: &Object, status: &mut Value, phase: &str, now: Timestamp) {
     let names = |field: &str, statuses: &str, fine: fn(&Value) -> bool| {
         let all = list(pod, field).iter().filter(|container| !fine(known(status, statuses, container)));
@@ -281,6 +284,10 @@ fn set_conditions(pod: &Object, status: &mut Value, phase: &str, now: Timestamp)
             condition["observedGeneration"] = generation.clone();
         }
         condition::set(status, condition, now);
+    }
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        // Others' come first, and then the kubelet's in its order.
+        conditions.sort_by_key(|condition| OWN.iter().position(|own| condition["type"] == *own));
     }
     if !generation.is_null() {
         write::set(status, "observedGeneration", generation);
