@@ -91,7 +91,7 @@ pub(crate) fn update(
     }
     if context.dry_run {
         // Nothing is stored, so the version is the one of before.
-        return Ok(Arc::new(Object { value: object, revision: stored.revision }));
+        return Ok(Arc::new(Object::new(object, stored.revision)));
     }
     let stored = cluster.store.put(&resource.storage, object);
     definition::written(cluster, context, resource, &stored)?;
