@@ -242,7 +242,7 @@ impl Request {
         self
     }
 
-    #[cfg(target_arch = "wasm32")]
+    #[cfg(any(target_arch = "wasm32", feature = "stories"))]
     pub(crate) fn contract(&self) -> &contract::Request {
         &self.contract
     }

@@ -343,6 +343,8 @@ mod conversion;
 #[doc(hidden)]
 pub mod conversion_bindings;
 mod definition;
+#[cfg(all(feature = "stories", not(target_arch = "wasm32")))]
+mod engine_contract;
 mod error;
 mod export;
 mod generated;

@@ -2,10 +2,14 @@
 //! rules (declared kinds only, projected fields, selectors, order). An outcome that the host would refuse is refused,
 //! with the host's message.
 //!
-//! Not covered is what the API server does: schemas (except that a status has no field that its schema lacks), quotas, JSON patches, strategic patches with lists.
+//! Not covered by a [`Cluster`] is what the API server does: schemas (except that a status has no field that its schema
+//! lacks), quotas, JSON patches, strategic patches with lists. With the feature `stories` a `Story` runs the same function with
+//! the real engine on a model of the API server and its controllers, in virtual time.
 
 pub use admission::{Admitted, Refused};
 pub use cluster::Cluster;
+#[cfg(feature = "stories")]
+pub use story::Story;
 
 mod actions;
 mod admission;
@@ -16,5 +20,7 @@ mod metadata;
 mod pruned;
 mod refusals;
 mod requests;
+#[cfg(feature = "stories")]
+mod story;
 #[cfg(test)]
 mod tests;

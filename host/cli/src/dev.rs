@@ -93,7 +93,7 @@ pub fn create(args: NewArgs) -> anyhow::Result<()> {
     let folder = mortise_dev::create(&here, &plugin)?;
     let shown = folder.strip_prefix(&here).unwrap_or(&folder).display();
     println!(
-        "{shown}: made\n\n    mortise dev {shown}     # runs it, and builds it again at every save\n    cd {shown} && cargo test"
+        "{shown}: made\n\n    mortise dev {shown}     # runs it, and builds it again at every save\n    mortise test {shown}    # runs its stories\n    cd {shown} && cargo test"
     );
     Ok(())
 }
@@ -136,10 +136,10 @@ pub fn run(args: DevArgs) -> anyhow::Result<()> {
 
 /// Prints what the plugins would write to a cluster, from a run on a copy of it.
 fn dry_run(folder: &Path, kubeconfig: &Path, folders: &[PathBuf]) -> anyhow::Result<()> {
-    let plugins = mortise_dev::build(folders)?;
+    let plugins = mortise_dev::components(folders, None)?;
     let mut kinds = Vec::new();
     for plugin in &plugins {
-        kinds.extend(component::load(&plugin.component, None)?.manifest.scopes());
+        kinds.extend(component::load(&plugin.file, None)?.manifest.scopes());
     }
     let copy = mortise_dev::Copied::read(kubeconfig, kinds)?;
     // Without controllers and nodes: what is written is what the plugins write.

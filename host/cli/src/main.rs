@@ -13,6 +13,7 @@ mod kubernetes;
 mod push;
 mod rbac;
 mod run;
+mod test;
 mod words;
 mod yaml;
 
@@ -48,6 +49,8 @@ enum Command {
     New(dev::NewArgs),
     /// Run plugins while you write them: each save is built and swapped in
     Dev(dev::DevArgs),
+    /// Run the stories of plugins: story files on a cluster in this process
+    Test(test::TestArgs),
     /// Run the host
     Run(Box<run::RunArgs>),
     /// Show a plugin's manifest, imports and sizes; refuse what the host would refuse
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::New(args) => dev::create(args),
         Command::Dev(args) => dev::run(args),
+        Command::Test(args) => return test::run(&args),
         Command::Run(args) => run::run(*args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Cluster(args) => cluster::run(args),

@@ -47,6 +47,7 @@ pub mod projection;
 pub mod query;
 pub mod refusal;
 pub mod rejection;
+pub mod response;
 pub mod scope;
 pub mod selector;
 pub mod status;

@@ -10,6 +10,8 @@ use crate::object::{ObjectRef, ResourceVersion};
 use crate::permission::Permission;
 use crate::well_known::{HOST, field_manager};
 
+pub mod request;
+
 /// Identifies one write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct WriteId(pub u64);

@@ -6,7 +6,7 @@ mod changes;
 mod copy;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::build::{self, Outcome};
+use crate::components::Component;
 use crate::event::Event;
 use crate::observer::Observed;
-use crate::{project, samples, session};
+use crate::{samples, session};
 
 pub use self::copy::Copied;
 
@@ -31,33 +31,12 @@ const QUIET: Duration = Duration::from_secs(3);
 /// How long the host may take until nothing happens any more: plugins that change things without end do not come to rest.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// A plugin that was built.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Built {
-    /// The name that it is served by.
-    pub name: String,
-    /// The file with its component.
-    pub component: PathBuf,
-}
-
-/// Builds the plugins of these folders; of workspaces, all their plugins.
-///
-/// # Errors
-/// A folder without a plugin, or what cargo printed about one that does not build.
-pub fn build(folders: &[PathBuf]) -> anyhow::Result<Vec<Built>> {
-    let one = |plugin: project::Plugin| match build::build(&plugin, false) {
-        Outcome::Built { component, .. } => Ok(Built { name: plugin.name, component }),
-        Outcome::Failed { output } => bail!("{} does not build\n{output}", plugin.name),
-    };
-    project::find(folders)?.into_iter().map(one).collect()
-}
-
 /// Runs the host with the plugins on the cluster of a kubeconfig, which serves the copy, until nothing happens any more. Gives
 /// a unified diff of what it wrote; empty if it wrote nothing.
 ///
 /// # Errors
 /// A plugin that the host refuses, a host that does not come to rest, or a cluster that cannot be reached.
-pub fn run(plugins: &[Built], copy: &Copied, kubeconfig: &Path, host: Config) -> anyhow::Result<String> {
+pub fn run(plugins: &[Component], copy: &Copied, kubeconfig: &Path, host: Config) -> anyhow::Result<String> {
     let components = host.plugin_dir.clone().context("a dry run needs a folder for components")?;
     put(plugins, &components)?;
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().context("starting I/O")?;
@@ -76,14 +55,14 @@ pub fn run(plugins: &[Built], copy: &Copied, kubeconfig: &Path, host: Config) ->
 }
 
 /// Puts the components, and no others, where the host finds them.
-fn put(plugins: &[Built], folder: &Path) -> anyhow::Result<()> {
+fn put(plugins: &[Component], folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    for Built { name, component } in plugins {
+    for Component { name, file, .. } in plugins {
         let target = folder.join(format!("{name}.wasm"));
-        std::fs::copy(component, &target).with_context(|| format!("cannot write {}", target.display()))?;
+        std::fs::copy(file, &target).with_context(|| format!("cannot write {}", target.display()))?;
     }
     Ok(())
 }

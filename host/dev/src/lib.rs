@@ -5,6 +5,7 @@
 
 mod build;
 mod clock;
+mod components;
 mod dry_run;
 mod event;
 mod model;
@@ -18,6 +19,7 @@ mod session;
 mod sources;
 mod terminal;
 
-pub use dry_run::{Built, Copied, build, run as dry_run};
+pub use components::{Component, components};
+pub use dry_run::{Copied, run as dry_run};
 pub use new::{NewPlugin, create};
 pub use session::{Options, run};

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::connections;
 use crate::counts::RequestCounts;
 use crate::discovery::{Discovery, Resource};
-use crate::failure::{Failure, Refused};
+use crate::failure::{Failure, refused};
 use crate::limiter::{ReadLimiter, WriteLimiter};
 use crate::traffic::Class;
 
@@ -206,7 +206,7 @@ impl ApiServer {
         let (head, mut body) = response.into_parts();
         // The status code is an error even without a body.
         let body = read_all(&mut body, deadline).await.unwrap_or_default();
-        Err(Failure::Response(Refused::read(head.status, &head.headers, &body)))
+        Err(Failure::Response(refused(head.status, &head.headers, &body)))
     }
 }
 

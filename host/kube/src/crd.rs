@@ -11,13 +11,13 @@ use mortise_core::object::Kind;
 use mortise_core::refusal::Refusal;
 use mortise_core::well_known::HOST;
 use mortise_core::write::WriteError;
+use mortise_core::write::request::SERVER_TIMEOUT_SECONDS;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
 use crate::discovery::escape;
-use crate::execute::SERVER_TIMEOUT_SECONDS;
 use crate::failure::Failure;
 
 /// Longest that one registration may take. An API server establishes a definition within a second, and within five more where

@@ -1,7 +1,6 @@
 //! Performs one write or one live read. A [`Write`] comes in; the object's UID and version, or a classified error, come out.
 //! Nothing is retried here (X8).
 
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,68 +10,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request};
 use kube::client::Body;
-use mortise_core::contract::{PatchKind, Propagation};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
-use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
-use mortise_core::write::{Precondition, Write, WriteError, WriteErrorClass, WriteOp, Written};
-use serde::Deserialize;
+use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
+use mortise_core::response;
+use mortise_core::write::{self, Write, WriteError, WriteErrorClass, WriteOp, Written};
 
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, Response, request};
 use crate::clock;
 use crate::discovery::escape;
-use crate::failure::{Failure, Refused};
+use crate::failure::Failure;
 
 /// The host's deadline for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(WRITE_TIMEOUT_MS);
-/// The API server's deadline for a write, in seconds. It is shorter than the host's, so that a write which the host gave up on
-/// is not applied later.
-pub(crate) const SERVER_TIMEOUT_SECONDS: u64 = 9;
-const _: () = assert!(SERVER_TIMEOUT_SECONDS * 1_000 < WRITE_TIMEOUT_MS);
-/// The API server's limit for the name of a field manager.
-const MAX_MANAGER_CHARS: usize = 128;
-
-/// 409.
-pub(crate) const CONFLICT: u16 = 409;
-/// 422.
-const UNPROCESSABLE: u16 = 422;
-
 /// The error of a write without a claim.
 const UNCLAIMED: &str = "not sent: this host does not lead, or could not renew its Lease in time";
 /// The error of a write in flight when its claim ended, as after a stop of this process.
 const CLAIM_ENDED: &str = "given up: this host's claim to write ended before the response came";
-
-const JSON: &str = "application/json";
-/// JSON is YAML, and every supported API server accepts this type.
-const APPLY: &str = "application/apply-patch+yaml";
-const MERGE: &str = "application/merge-patch+json";
-const JSON_PATCH: &str = "application/json-patch+json";
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
-
-/// What is read of a response: a Status when an object is deleted at once, else the object.
-#[derive(Deserialize)]
-struct Head<'a> {
-    #[serde(borrow, default)]
-    kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    metadata: Option<Metadata<'a>>,
-    #[serde(borrow, default)]
-    details: Option<Details<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    #[serde(borrow, default)]
-    uid: Cow<'a, str>,
-    #[serde(borrow, default)]
-    resource_version: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-struct Details<'a> {
-    #[serde(borrow, default)]
-    uid: Cow<'a, str>,
-}
 
 impl ApiServer {
     /// Sends a write and waits for its response, ten seconds at most. Writes beyond those that may be in flight wait for a
@@ -82,8 +35,10 @@ impl ApiServer {
             Ok(written) => Ok(written),
             Err(failure) => {
                 self.forget_if_gone(&write.op, &failure);
-                let hides_message = may_repeat_object(&write.op, &failure);
-                Err(if hides_message { failure.into_summary() } else { failure.into_write_error() })
+                Err(match failure {
+                    Failure::Response(refused) => refused.to_error_of(&write.op),
+                    failure => failure.into_write_error(),
+                })
             }
         }
     }
@@ -123,69 +78,38 @@ impl ApiServer {
     }
 
     async fn send_write(&self, write: &Write) -> Result<Written, Failure> {
-        let manager = field_manager(write)?;
         let target = write.op.target();
         let resource = self.resource(&target.kind).await?;
-        let query = |more: &str| format!("fieldManager={manager}&timeout={SERVER_TIMEOUT_SECONDS}s{more}");
-        // kubectl's default: a field that the schema does not have is an error instead of being dropped.
-        let strict = "&fieldValidation=Strict";
-        let body = |text: &Arc<str>| Bytes::copy_from_slice(text.as_bytes());
-        let request = match &write.op {
-            WriteOp::Create { target, body: text } => {
-                let path = format!("{}?{}", resource.collection_of(&target.name)?, query(strict));
-                request(Method::POST, &path, Some(JSON), body(text))
+        let body = match &write.op {
+            WriteOp::Apply { target, body, only_if, draws: Some(draws), .. } => {
+                Some(self.with_generated(target, body, only_if, draws).await?)
             }
-            WriteOp::Apply { target, body: text, force, only_if, draws } => {
-                let path = format!("{}?{}", resource.object(&target.name)?, query(&format!("&force={force}{strict}")));
-                let text = match draws {
-                    Some(draws) => &self.with_generated(target, text, only_if, draws).await?,
-                    None => text,
-                };
-                request(Method::PATCH, &path, Some(APPLY), conditioned(text, only_if)?)
-            }
-            WriteOp::PatchStatus { target, body: text } => {
-                let path = format!("{}/status?{}", resource.object(&target.name)?, query(""));
-                request(Method::PATCH, &path, Some(MERGE), body(text))
-            }
-            WriteOp::Patch { target, patch_kind, body: text, subresource, only_if } => {
-                let subresource = subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
-                let path = format!("{}{subresource}?{}", resource.object(&target.name)?, query(strict));
-                request(
-                    Method::PATCH,
-                    &path,
-                    Some(media_type(*patch_kind)),
-                    conditioned_patch(text, *patch_kind, only_if)?,
-                )
-            }
-            WriteOp::Delete { target, uid, propagation } => {
-                let path = format!("{}?timeout={SERVER_TIMEOUT_SECONDS}s", resource.object(&target.name)?);
-                request(Method::DELETE, &path, Some(JSON), Bytes::from(delete_options(uid, *propagation)))
-            }
-            WriteOp::Evict { target, uid } => {
-                let path = format!("{}/eviction?{}", resource.object(&target.name)?, query(""));
-                request(Method::POST, &path, Some(JSON), Bytes::from(eviction(target, uid)))
-            }
-        }?;
-        self.sent(request, write).await
+            _ => None,
+        };
+        let wanted = write::request::request(write, body).map_err(Failure::Invalid)?;
+        let mut path =
+            if wanted.to_collection { resource.collection_of(&target.name)? } else { resource.object(&target.name)? };
+        if let Some(subresource) = &wanted.subresource {
+            path = format!("{path}/{subresource}");
+        }
+        for (at, (name, value)) in wanted.query.iter().enumerate() {
+            path.push_str(&format!("{}{name}={}", if at == 0 { '?' } else { '&' }, escape(value)));
+        }
+        let method = match wanted.method {
+            write::request::Method::Post => Method::POST,
+            write::request::Method::Patch => Method::PATCH,
+            write::request::Method::Delete => Method::DELETE,
+        };
+        let body = Bytes::copy_from_slice(wanted.body.as_bytes());
+        self.sent(request(method, &path, Some(wanted.content_type), body)?, write).await
     }
 
     /// Sends the request of a write, and reads its response.
     async fn sent(&self, request: Request<Body>, write: &Write) -> Result<Written, Failure> {
-        match (self.send_while_claimed(request, write.plugin.clone(), write.not_after_ms).await, &write.op) {
-            (Ok(response), _) => written(&response.body),
-            (Err(Failure::Response(refused)), WriteOp::Delete { .. } | WriteOp::Evict { .. })
-                if refused.code == NOT_FOUND && refused.names_object =>
-            {
-                Ok(Written { uid: "".into(), resource_version: ResourceVersion(0) })
-            }
-            // Only an object that exists conflicts with an apply that must create it.
-            (Err(Failure::Response(refused)), WriteOp::Apply { only_if: Precondition::Absent, .. })
-                if refused.code == CONFLICT =>
-            {
-                let reason = "AlreadyExists".to_owned();
-                Err(Failure::Response(Refused { reason, field_conflict: false, ..refused }))
-            }
-            (Err(failure), _) => Err(failure),
+        match self.send_while_claimed(request, write.plugin.clone(), write.not_after_ms).await {
+            Ok(response) => response::written(&response.body).map_err(Failure::Lost),
+            Err(Failure::Response(refused)) => response::refused(refused, &write.op).map_err(Failure::Response),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -230,117 +154,15 @@ impl ApiServer {
     }
 }
 
-/// Whether the message of an error response may have what a plugin does not see. That of a patch that does not fit has the
-/// patched object, whose kind the plugin may not read (G4); that of any write of a Secret may have its values (G8).
-fn may_repeat_object(op: &WriteOp, failure: &Failure) -> bool {
-    let is_unfit = matches!(failure, Failure::Response(refused) if refused.code == UNPROCESSABLE);
-    op.target().kind.is_secret() || (is_unfit && matches!(op, WriteOp::Patch { .. }))
-}
-
-/// The field manager as a query's value. The API server's rules are checked here, because its error for an invalid name would
-/// look like a fault of the object.
-fn field_manager(write: &Write) -> Result<String, Failure> {
-    let manager = write.manager();
-    let printable = manager.chars().all(|char| !char.is_control());
-    if manager.chars().count() > MAX_MANAGER_CHARS || !printable {
-        return Err(Failure::Invalid(format!(
-            "the field manager {manager:?} must be printable and have at most {MAX_MANAGER_CHARS} characters; give the \
-             plugin a shorter name"
-        )));
-    }
-    Ok(escape(&manager))
-}
-
-/// The body of an apply or a patch with its precondition in the metadata. The API server creates an absent object whatever
-/// resourceVersion the body has, and does not change an existing one that has another version. No object has version 1, so
-/// that one means "only if absent".
-fn conditioned(text: &Arc<str>, only_if: &Precondition) -> Result<Bytes, Failure> {
-    let (uid, version) = match only_if {
-        Precondition::None => return Ok(Bytes::copy_from_slice(text.as_bytes())),
-        Precondition::Absent => (None, Some("1".to_owned())),
-        Precondition::Is(uid) => (Some(uid), None),
-        Precondition::Unchanged { uid, version } => (Some(uid), Some(version.0.to_string())),
-    };
-    let mut body: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| Failure::Invalid(format!("the object to write: {error}")))?;
-    if let Some(uid) = uid {
-        body["metadata"]["uid"] = (**uid).into();
-    }
-    if let Some(version) = version {
-        body["metadata"]["resourceVersion"] = version.into();
-    }
-    Ok(body.to_string().into())
-}
-
-fn media_type(patch_kind: PatchKind) -> &'static str {
-    match patch_kind {
-        PatchKind::Merge => MERGE,
-        PatchKind::Json => JSON_PATCH,
-        PatchKind::Strategic => STRATEGIC,
-    }
-}
-
-/// A patch with its precondition: the UID is in the metadata of the patch, or its first operation tests it.
-fn conditioned_patch(text: &Arc<str>, patch_kind: PatchKind, only_if: &Precondition) -> Result<Bytes, Failure> {
-    match (only_if, patch_kind) {
-        (Precondition::Is(uid) | Precondition::Unchanged { uid, .. }, PatchKind::Json) => {
-            let mut operations: Vec<serde_json::Value> =
-                serde_json::from_str(text).map_err(|error| Failure::Invalid(format!("the JSON patch: {error}")))?;
-            operations.insert(0, serde_json::json!({"op": "test", "path": "/metadata/uid", "value": &**uid}));
-            Ok(serde_json::Value::Array(operations).to_string().into())
-        }
-        (Precondition::Is(_) | Precondition::Unchanged { .. }, _) => conditioned(text, only_if),
-        // A patch never creates.
-        (Precondition::Absent | Precondition::None, _) => Ok(Bytes::copy_from_slice(text.as_bytes())),
-    }
-}
-
-fn delete_options(uid: &str, propagation: Propagation) -> String {
-    let propagation = match propagation {
-        Propagation::Background => "Background",
-        Propagation::Foreground => "Foreground",
-        Propagation::Orphan => "Orphan",
-    };
-    serde_json::json!({
-        "kind": "DeleteOptions", "apiVersion": "v1",
-        "preconditions": {"uid": uid}, "propagationPolicy": propagation,
-    })
-    .to_string()
-}
-
-fn eviction(pod: &ObjectRef, uid: &str) -> String {
-    serde_json::json!({
-        "apiVersion": "policy/v1", "kind": "Eviction",
-        "metadata": {"namespace": &*pod.name.namespace, "name": &*pod.name.name},
-        "deleteOptions": {"preconditions": {"uid": uid}},
-    })
-    .to_string()
-}
-
-/// UID and version of the written object. The Status after a delete has no version; the watch will show it.
-fn written(body: &[u8]) -> Result<Written, Failure> {
-    let unreadable =
-        |why: &str| Failure::Lost(format!("the write was accepted, but the response cannot be read: {why}"));
-    let head: Head<'_> = serde_json::from_slice(body).map_err(|error| unreadable(&error.to_string()))?;
-    if head.kind == "Status" {
-        let uid = head.details.map(|details| details.uid).unwrap_or_default();
-        return Ok(Written { uid: (&*uid).into(), resource_version: ResourceVersion(0) });
-    }
-    let metadata = head.metadata.ok_or_else(|| unreadable("it has no metadata"))?;
-    let version = metadata.resource_version.parse().map_err(|_| {
-        unreadable(&format!("metadata.resourceVersion {:?} is not a decimal number", metadata.resource_version))
-    })?;
-    Ok(Written { uid: (&*metadata.uid).into(), resource_version: ResourceVersion(version) })
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures::FutureExt as _;
+    use mortise_core::contract::{PatchKind, Propagation};
     use mortise_core::crd::CrdError;
     use mortise_core::generated::Draws;
-    use mortise_core::write::WriteId;
+    use mortise_core::write::{Precondition, WriteId};
     use tokio::time::{sleep, timeout};
 
     use super::*;
@@ -354,18 +176,6 @@ mod tests {
             cause: None,
             op: WriteOp::Delete { target, uid: "u".into(), propagation: Propagation::Background },
             not_after_ms: None,
-        }
-    }
-
-    #[test]
-    fn responses_have_uid_and_version_and_a_status_has_the_uid() {
-        let object = br#"{"kind":"Pod","metadata":{"name":"a","uid":"u-1","resourceVersion":"12"},"spec":{}}"#;
-        let status = br#"{"kind":"Status","metadata":{},"status":"Success","details":{"name":"a","uid":"u-1"}}"#;
-        let of = |uid: &str, version| Written { uid: uid.into(), resource_version: ResourceVersion(version) };
-        assert_eq!(written(object), Ok(of("u-1", 12)));
-        assert_eq!(written(status), Ok(of("u-1", 0)));
-        for broken in [&b"{"[..], b"{}", br#"{"metadata":{"resourceVersion":"x"}}"#] {
-            assert!(matches!(written(broken), Err(Failure::Lost(_))), "the write happened, so it is not refused");
         }
     }
 
@@ -522,13 +332,5 @@ mod tests {
         let CrdError::Unavailable(message) = error else { panic!("{error:?}") };
         assert!(message.contains("webs.example.com") && message.contains("does not lead"), "{message}");
         assert_eq!(writes.load(Ordering::SeqCst), 0);
-    }
-
-    #[test]
-    fn invalid_field_managers_are_refused_before_the_request() {
-        assert_eq!(field_manager(&write(Some("podset"))).unwrap(), "mortise%2Fpodset");
-        assert_eq!(field_manager(&write(None)).unwrap(), "mortise");
-        assert!(field_manager(&write(Some(&"x".repeat(121)))).is_err());
-        assert!(field_manager(&write(Some("a\nb"))).is_err());
     }
 }

@@ -2,23 +2,14 @@
 //! request may have taken effect: after [`Failure::NotSent`] it did not, an error response says so, and after
 //! [`Failure::Lost`] it is unknown.
 
-use std::borrow::Cow;
 use std::error::Error as _;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use mortise_core::crd::CrdError;
+use mortise_core::response::{Refused, bounded_ms, cut};
 use mortise_core::watch::WatchError;
 use mortise_core::write::{WriteError, WriteErrorClass};
-use serde::Deserialize;
-
-mod summary;
-
-/// Longest message that is kept: a proxy may respond with a page of HTML.
-const MAX_MESSAGE_CHARS: usize = 1_024;
-/// The longest `Retry-After` that is honoured. The API server's flow control sends seconds, an eviction a minute; a proxy that
-/// sends more, in other units perhaps, must not stop a key for good.
-const MAX_RETRY_AFTER_MS: u64 = 5 * 60 * 1_000;
 
 /// Why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,154 +28,29 @@ pub(crate) enum Failure {
     TooLarge,
 }
 
-/// An error response.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Refused {
-    /// The HTTP status.
-    pub code: u16,
-    /// The Status object's reason, empty when there is none.
-    pub reason: String,
-    /// The API server's message.
-    pub message: String,
-    /// What may be said instead of the message when that may repeat an object; empty when the message is the host's own.
-    pub summary: String,
-    /// Its `Retry-After`, up to [`MAX_RETRY_AFTER_MS`].
-    pub retry_after_ms: Option<u64>,
-    /// The Status names an object, so the path exists and the object does not.
-    pub names_object: bool,
-    /// A field of an apply belongs to another manager.
-    pub field_conflict: bool,
-    /// The API server's cache has not seen the version of the request.
-    pub version_too_large: bool,
-    /// An eviction would violate a PodDisruptionBudget, which the message names.
-    pub by_budget: bool,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct Status<'a> {
-    #[serde(borrow, default)]
-    message: Cow<'a, str>,
-    #[serde(borrow, default)]
-    reason: Cow<'a, str>,
-    #[serde(default)]
-    code: u16,
-    #[serde(borrow, default)]
-    details: Option<Details<'a>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct Details<'a> {
-    #[serde(borrow, default)]
-    kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    name: Cow<'a, str>,
-    #[serde(default)]
-    retry_after_seconds: u64,
-    #[serde(borrow, default)]
-    causes: Vec<Cause<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Cause<'a> {
-    #[serde(borrow, default)]
-    reason: Cow<'a, str>,
-    #[serde(borrow, default)]
-    message: Cow<'a, str>,
-    #[serde(borrow, default)]
-    field: Cow<'a, str>,
-}
-
-impl Refused {
-    /// Reads an error response. A 429 of the API server's flow control has its delay in the header only, since its body is
-    /// plain text; other delays are in the Status.
-    pub(crate) fn read(code: StatusCode, headers: &HeaderMap, body: &Bytes) -> Self {
-        let header_ms = headers
-            .get(header::RETRY_AFTER)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| value.parse::<u64>().ok())
-            .map(bounded_ms);
-        let mut refused = Self::from_status(body)
-            .unwrap_or_else(|| Self { message: cut(String::from_utf8_lossy(body).trim()), ..Self::default() });
-        refused.code = code.as_u16();
-        refused.retry_after_ms = header_ms.or(refused.retry_after_ms);
-        if refused.message.is_empty() {
-            refused.message = format!("HTTP {code}");
-        }
-        if refused.summary.is_empty() {
-            refused.summary = format!("HTTP {code}");
-        }
-        if code == StatusCode::UNAUTHORIZED {
-            refused.message = credentials_not_accepted(&refused.message);
-            refused.summary.clone_from(&refused.message);
-        }
-        refused
+/// Reads an error response. A 429 of the API server's flow control has its delay in the header only, since its body is
+/// plain text; other delays are in the Status.
+pub(crate) fn refused(code: StatusCode, headers: &HeaderMap, body: &Bytes) -> Refused {
+    let header_ms = headers
+        .get(header::RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse::<u64>().ok())
+        .map(bounded_ms);
+    let mut refused = Refused::from_status(body)
+        .unwrap_or_else(|| Refused { message: cut(String::from_utf8_lossy(body).trim()), ..Refused::default() });
+    refused.code = code.as_u16();
+    refused.retry_after_ms = header_ms.or(refused.retry_after_ms);
+    if refused.message.is_empty() {
+        refused.message = format!("HTTP {code}");
     }
-
-    /// Reads a Status object, which is also what an ERROR frame of a watch carries.
-    pub(crate) fn from_status(json: &[u8]) -> Option<Self> {
-        let status: Status<'_> = serde_json::from_slice(json).ok()?;
-        if status.code == 0 && status.message.is_empty() && status.reason.is_empty() {
-            return None;
-        }
-        let details = status.details.unwrap_or_default();
-        let caused_by = |reason: &str| details.causes.iter().find(|cause| cause.reason == reason);
-        // Only the cause names the budget.
-        let budget = caused_by("DisruptionBudget");
-        let message = budget.map(|cause| &cause.message).filter(|message| !message.is_empty());
-        let fields = details.causes.iter().map(|cause| (&*cause.field, &*cause.reason));
-        let summary = summary::of(&status.reason, &status.message, (&details.kind, &details.name), fields);
-        Some(Self {
-            summary: cut(&summary),
-            code: status.code,
-            reason: status.reason.into_owned(),
-            message: cut(message.unwrap_or(&status.message)),
-            by_budget: budget.is_some(),
-            retry_after_ms: (details.retry_after_seconds > 0).then(|| bounded_ms(details.retry_after_seconds)),
-            names_object: !details.name.is_empty(),
-            field_conflict: caused_by("FieldManagerConflict").is_some(),
-            version_too_large: caused_by("ResourceVersionTooLarge").is_some(),
-        })
+    if refused.summary.is_empty() {
+        refused.summary = format!("HTTP {code}");
     }
-
-    /// The version is no longer known, or not yet, so the kind must be listed. "Not yet": the cluster was restored from a
-    /// backup, or the API server's cache does not catch up.
-    pub(crate) fn is_expired(&self) -> bool {
-        self.code == 410 || self.reason == "Expired" || self.version_too_large
+    if code == StatusCode::UNAUTHORIZED {
+        refused.message = credentials_not_accepted(&refused.message);
+        refused.summary.clone_from(&refused.message);
     }
-
-    /// The API server's cache of this kind is not yet filled, which takes a moment; its `Retry-After` is a second, as under
-    /// overload.
-    pub(crate) fn is_starting(&self) -> bool {
-        self.code == 429 && self.message.contains("storage is (re)initializing")
-    }
-
-    fn class(&self) -> WriteErrorClass {
-        match self.code {
-            409 if self.reason == "AlreadyExists" => WriteErrorClass::AlreadyExists,
-            409 if self.field_conflict => WriteErrorClass::FieldConflict,
-            409 => WriteErrorClass::Conflict,
-            // A status patch with the UID of a predecessor.
-            422 if self.message.contains("metadata.uid: Invalid value") => WriteErrorClass::Conflict,
-            // Server-side apply's response to a field of the wrong type.
-            500 if self.message.starts_with("failed to create typed patch object") => WriteErrorClass::Invalid,
-            404 => WriteErrorClass::NotFound,
-            // The credentials are invalid, so no RBAC rule is missing.
-            401 => WriteErrorClass::Unavailable,
-            403 => WriteErrorClass::Denied,
-            429 if self.by_budget => WriteErrorClass::Blocked,
-            // Two budgets for one Pod: the API server evicts it under neither.
-            500 if self.message.contains("more than one PodDisruptionBudget") => WriteErrorClass::Blocked,
-            429 => WriteErrorClass::TooManyRequests { retry_after_ms: self.retry_after_ms.unwrap_or(0) },
-            // A gateway lost its backend, or the API server's deadline passed: the write may be in etcd.
-            502 | 504 => WriteErrorClass::Unknown,
-            // A 500 can come after the write reached etcd ("etcdserver: request timed out" is one), a 503 cannot.
-            500 => WriteErrorClass::Unknown,
-            400..500 => WriteErrorClass::Invalid,
-            _ => WriteErrorClass::Unavailable,
-        }
-    }
+    refused
 }
 
 impl Failure {
@@ -232,24 +98,10 @@ impl Failure {
         WriteError { class, message: self.message() }
     }
 
-    /// The same with the summary instead of the API server's message.
-    pub(crate) fn into_summary(self) -> WriteError {
-        let summary = match &self {
-            Self::Response(refused) if !refused.summary.is_empty() => Some(format!(
-                "{}; the API server's message is not shown, since it may repeat the object",
-                refused.summary
-            )),
-            _ => None,
-        };
-        let error = self.into_write_error();
-        WriteError { message: summary.unwrap_or(error.message), ..error }
-    }
-
     pub(crate) fn to_watch_error(&self) -> WatchError {
         let message = self.message();
         match self {
-            Self::Response(refused) if refused.code == 403 => WatchError::Denied(message),
-            Self::Response(refused) if refused.code == 404 => WatchError::NotServed(message),
+            Self::Response(refused) => refused.to_watch_error(),
             Self::NotServed(_) => WatchError::NotServed(message),
             _ => WatchError::Unavailable(message),
         }
@@ -292,10 +144,6 @@ fn never_sent(error: &kube::Error) -> bool {
     }
 }
 
-fn bounded_ms(seconds: u64) -> u64 {
-    seconds.saturating_mul(1_000).min(MAX_RETRY_AFTER_MS)
-}
-
 /// Many read the API server's "Unauthorized" as a missing right.
 fn credentials_not_accepted(message: &str) -> String {
     format!(
@@ -319,21 +167,10 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     cut(&text)
 }
 
-/// Shortens a long message to its beginning, which says what failed, and its end, which says why: the API server puts the
-/// whole object between them when a patch does not fit.
-fn cut(message: &str) -> String {
-    const GAP: &str = " ... ";
-    let chars = message.chars().count();
-    if chars <= MAX_MESSAGE_CHARS {
-        return message.to_owned();
-    }
-    let head = MAX_MESSAGE_CHARS / 2;
-    let tail = MAX_MESSAGE_CHARS - head - GAP.len();
-    message.chars().take(head).chain(GAP.chars()).chain(message.chars().skip(chars - tail)).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use mortise_core::response::{MAX_MESSAGE_CHARS, MAX_RETRY_AFTER_MS};
+
     use super::*;
 
     fn refused(code: u16, retry_after: Option<&str>, body: &str) -> Refused {
@@ -341,7 +178,7 @@ mod tests {
         if let Some(value) = retry_after {
             headers.insert(header::RETRY_AFTER, value.parse().unwrap());
         }
-        Refused::read(StatusCode::from_u16(code).unwrap(), &headers, &Bytes::copy_from_slice(body.as_bytes()))
+        super::refused(StatusCode::from_u16(code).unwrap(), &headers, &Bytes::copy_from_slice(body.as_bytes()))
     }
 
     #[test]

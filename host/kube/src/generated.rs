@@ -6,13 +6,13 @@ use std::sync::Arc;
 use mortise_core::certificates::Validity;
 use mortise_core::generated::{Draws, Pair, RandomSource, complete};
 use mortise_core::object::ObjectRef;
+use mortise_core::response::{CONFLICT, Refused};
 use mortise_core::write::Precondition;
 use rcgen::{BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
 
 use crate::client::{ApiServer, NOT_FOUND};
-use crate::execute::CONFLICT;
-use crate::failure::{Failure, Refused};
+use crate::failure::Failure;
 use crate::webhook::authority::params;
 
 /// The system's randomness.

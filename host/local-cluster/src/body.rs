@@ -234,16 +234,19 @@ fn warn(faults: &[String], context: &Context<'_>) {
     }
 }
 
-/// What is unknown in a patched object, or twice in its patch, is refused or reported as the client wants.
+/// What is unknown in a patched object, or twice in its patch, is refused or reported as the client wants. A refusal shows the
+/// object, or of a strategic merge the patch.
 pub(crate) fn patched(
     request: &Request,
     resource: &Resource,
     object: &mut Value,
+    strategic: Option<&Value>,
     mut faults: Vec<String>,
     context: &Context<'_>,
 ) -> Result<(), Halt> {
-    let shown = object.to_string();
+    let shown = strategic.map_or_else(|| object.to_string(), crate::patch::go);
     if let Some(misfit) = resource.schema().misfit(object) {
+        let misfit = strategic.and_then(|_| converted(&misfit)).unwrap_or(misfit);
         let message = format!("Invalid value: {shown:?}: {misfit}");
         let cause = Cause { reason: "FieldValueInvalid", message, field: "patch".to_owned() };
         return Err(Status::invalid("", "", "", &[cause]).into());
@@ -259,6 +262,25 @@ pub(crate) fn patched(
         _ => warn(&faults, context),
     }
     Ok(())
+}
+
+/// A decoder's sentence about a value of the wrong type as Go's converter says it, which knows less.
+fn converted(misfit: &str) -> Option<String> {
+    let (is, wanted) = misfit.strip_prefix("json: cannot unmarshal ")?.split_once(" into Go ")?;
+    let (is, (_, wanted)) = (is.split(' ').next()?, wanted.rsplit_once(" of type ")?);
+    let is = match is {
+        "array" => "slice",
+        "object" => "map",
+        other => other,
+    };
+    Some(match wanted {
+        "string" if is == "number" => "cannot convert int64 to string".to_owned(),
+        _ if is == "number" && wanted.starts_with("int") => format!("cannot convert float64 to {wanted}"),
+        _ if wanted.starts_with("map[") => format!("cannot restore map from {is}"),
+        _ if wanted.starts_with("[]") => format!("cannot restore slice from {is}"),
+        _ if wanted.contains('.') => format!("cannot restore struct from: {is}"),
+        _ => format!("unrecognized type: {wanted}"),
+    })
 }
 
 /// What an applied object has twice is refused or reported as the client wants.

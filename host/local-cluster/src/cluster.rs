@@ -40,6 +40,21 @@ impl Cluster {
         self.store.compact(revision);
     }
 
+    /// Group, plural, namespace and name of what changed after a version, in order; what was compacted is left out.
+    ///
+    /// ```
+    /// use mortise_local_cluster::{Cluster, Options};
+    ///
+    /// let cluster = Cluster::new(Options::default(), jiff::Timestamp::UNIX_EPOCH);
+    /// assert!(cluster.changed_since(0).any(|change| change == ["", "namespaces", "", "default"]));
+    /// ```
+    pub fn changed_since(&self, revision: u64) -> impl Iterator<Item = [&str; 4]> {
+        self.store.changes(revision).map(|change| {
+            let (storage, object) = (&change.storage, &change.object);
+            [&*storage.group, &*storage.plural, object.namespace(), object.name()]
+        })
+    }
+
     /// The resource of a group, version and plural.
     pub(crate) fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         let key = (group.into(), version.into(), plural.into());

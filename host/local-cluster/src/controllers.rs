@@ -72,6 +72,11 @@ fn all_controllers() -> &'static [&'static Controller] {
     &CONTROLLERS
 }
 
+/// What `Options::controllers` may name.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    all_controllers().iter().map(|controller| controller.name)
+}
+
 /// The queues of the controllers that run, with nothing in them.
 pub(crate) fn waiting(options: &Options) -> Controllers {
     let running = all_controllers().iter().enumerate().filter(|(_, controller)| options.runs(controller.name));
@@ -88,6 +93,7 @@ const ASKS_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 /// Gives new changes to the controllers, then lets the next one look at one key: the one that a webhook was asked for, or one
 /// that is due. A key whose write needs a webhook's answer waits for it, and others have their turns.
 pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) -> Reply<Step> {
+    cluster.controllers.since.get_or_insert(now);
     see(cluster, now);
     let asked = answers.first().and_then(|answer| answer.call.step.clone());
     let Some((at, key)) = asked.or_else(|| take(cluster, now)) else {

@@ -321,11 +321,8 @@ mod tests {
         assert_eq!(ask(&mut cluster, Post, DEFINITIONS, &two).0, 201);
         assert_eq!(ask(&mut cluster, Post, WIDGETS, &widget(&json!({"size": 1}))).0, 201);
         let beta = WIDGETS.replace("v1/", "v1beta1/");
-        let Reply::Done(response) =
-            cluster.request(&request(Get, &format!("{beta}/a"), &[], &Value::Null), &[], start())
-        else {
-            panic!()
-        };
+        let get = request(Get, &format!("{beta}/a"), &[], &Value::Null);
+        let Reply::Done(response) = cluster.request(&get, &[], start()) else { panic!() };
         assert_eq!(
             response.headers,
             [("Warning", "299 - \"example.com/v1beta1 Widget is deprecated; use example.com/v1 Widget\"".to_owned())]
@@ -337,7 +334,6 @@ mod tests {
         two["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
             "conversionReviewVersions": ["v1"], "clientConfig": {"service": {"name": "s", "namespace": "n", "path": "/convert"}}}});
         assert_eq!(ask(&mut cluster, Put, &format!("{DEFINITIONS}/widgets.example.com"), &two).0, 200);
-        let get = request(Get, &format!("{beta}/a"), &[], &Value::Null);
         let Reply::Call(call) = cluster.request(&get, &[], start()) else { panic!("no webhook is asked") };
         assert_eq!(
             (call.url.as_str(), call.server_name.as_deref()),

@@ -76,6 +76,11 @@ impl Cluster {
         cluster
     }
 
+    /// The names that [`Options::controllers`] may have.
+    pub fn controllers() -> impl Iterator<Item = &'static str> {
+        controllers::names()
+    }
+
     /// Answers a request. `answers` are what webhooks said to earlier tries of the same request.
     pub fn request(&mut self, request: &Request, answers: &[Answer], now: Timestamp) -> Reply<Response> {
         rest::request(self, request, answers, now)

@@ -39,6 +39,8 @@ pub(crate) struct Controllers {
     pub(crate) steps: u64,
     /// Whose turn is next.
     pub(crate) turn: usize,
+    /// When they began to work, in this process.
+    pub(crate) since: Option<Timestamp>,
     /// Which Pods are where.
     pub(crate) placement: Placement,
 }
@@ -110,7 +112,7 @@ impl Queue {
 
 impl Controllers {
     pub(crate) fn new(queues: Vec<Queue>) -> Self {
-        Self { queues, seen: 0, steps: 0, turn: 0, placement: Placement::default() }
+        Self { queues, seen: 0, steps: 0, turn: 0, since: None, placement: Placement::default() }
     }
 
     pub(crate) fn next(&self) -> Option<Timestamp> {

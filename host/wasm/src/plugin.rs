@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mortise_core::admission::{AdmissionRequest, Verdict};
 use mortise_core::contract::{CallResult, GuestFault};
+use mortise_core::conversion::{Conversion, ConversionRequest};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
 use mortise_core::limits::{CallLimits, MAX_MANIFEST_BYTES, MAX_MEMORY_BYTES};
@@ -172,6 +174,16 @@ impl Plugin {
             let called = linked.reconcile.call(linked.pre.instance_pre(), store, object);
             called.or_else(|error| error.downcast().map(|WaitsForKind(kind)| CallResult::Waits(kind)))
         })
+    }
+
+    /// Answers an admission request, in a fresh instance.
+    pub fn admit(&self, request: &AdmissionRequest, limits: &CallLimits) -> Verdict {
+        self.review(request, limits).result.unwrap_or_else(Verdict::Fault)
+    }
+
+    /// Converts an object, in a fresh instance.
+    pub fn convert(&self, request: &ConversionRequest, limits: &CallLimits) -> Conversion {
+        self.review(request, limits).result.unwrap_or_else(Conversion::Fault)
     }
 
     /// Answers a request of the API server, in a fresh instance.

@@ -15,6 +15,7 @@ use crate::manifest::{Controller, Http, Owned, Plugin, Predicate, Write};
 use crate::object::{CHILD_KEY_ANNOTATION, Kind, ObjectKey};
 use crate::outcome::{Child, Handling, Outcome};
 use crate::rejection::Rejection;
+use crate::view::native::Given;
 use crate::view::native::scope::Scope;
 use crate::view::native::selector;
 use crate::view::native::tree::{
@@ -194,14 +195,14 @@ impl Cluster {
         for controller in self.controllers(&object) {
             selected(controller, &object)?;
         }
-        let view = View {
+        let view = View::Given(Given {
             scopes: self.scopes(&object),
             objects: self.objects.iter().map(generated::hidden).collect(),
             owner_uid: text(&object, "/metadata/uid").to_owned(),
             rejected: self.rejected.clone(),
             replies: self.replies.clone(),
             not_served: self.not_served.clone(),
-        };
+        });
         let outcome = self.plugin.reconcile(&object.to_string(), &Context::new(view, self.inputs()))?;
         let owns: Vec<&Owned> = self.controllers(&object).flat_map(|each| each.owns).collect();
         let readable = self.scopes(&object);
@@ -244,7 +245,7 @@ impl Cluster {
     }
 
     pub(super) fn inputs(&self) -> Inputs {
-        Inputs { now_unix_ms: self.now_unix_ms, config: self.config.to_string() }
+        Inputs::given(self.now_unix_ms, self.config.to_string())
     }
 
     /// Creates and deletes children as an outcome wants them: those of one group, and of the next when they exist.

@@ -1,5 +1,5 @@
 //! Inputs of native tests: what a test wrote down, read under the host's rules (declared kinds only, projected fields,
-//! label and field selectors, the same order).
+//! label and field selectors, the same order); in a story, the engine's own view.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,8 @@ use crate::object::ObjectKey;
 use crate::query::Query;
 use crate::rejection::Rejection;
 
+#[cfg(feature = "stories")]
+pub(crate) mod engine;
 pub(crate) mod fields;
 mod patterns;
 pub(crate) mod scope;
@@ -25,7 +27,75 @@ const MAX_NAMESPACES: usize = 100;
 const MAX_REQUIREMENTS: usize = 8;
 
 /// The cluster of one call. Reads return JSON text.
-pub(crate) struct View {
+pub(crate) enum View {
+    /// What a test wrote down.
+    Given(Given),
+    /// What the engine shows, in a story.
+    #[cfg(feature = "stories")]
+    Engine(engine::EngineView),
+}
+
+impl View {
+    pub(crate) fn get(&self, key: &ObjectKey, fields: &[&str]) -> Result<Option<String>, ReadError> {
+        match self {
+            Self::Given(given) => given.get(key, fields),
+            #[cfg(feature = "stories")]
+            Self::Engine(view) => view.get(key, fields),
+        }
+    }
+
+    pub(crate) fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
+        match self {
+            Self::Given(given) => given.owned(api_version, kind, fields),
+            #[cfg(feature = "stories")]
+            Self::Engine(view) => view.owned(api_version, kind, fields),
+        }
+    }
+
+    pub(crate) fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError> {
+        match self {
+            Self::Given(given) => given.list(query),
+            #[cfg(feature = "stories")]
+            Self::Engine(view) => view.list(query),
+        }
+    }
+
+    pub(crate) fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
+        match self {
+            Self::Given(given) => given.keys(query),
+            #[cfg(feature = "stories")]
+            Self::Engine(view) => view.keys(query),
+        }
+    }
+
+    pub(crate) fn count<T>(&self, query: &Query<T>, limit: Option<u32>) -> Result<usize, ReadError> {
+        match self {
+            Self::Given(given) => given.count(query, limit),
+            #[cfg(feature = "stories")]
+            Self::Engine(view) => view.count(query, limit),
+        }
+    }
+
+    pub(crate) fn rejected(&self) -> Vec<Rejection> {
+        match self {
+            Self::Given(given) => given.rejected.clone(),
+            #[cfg(feature = "stories")]
+            Self::Engine(view) => view.rejected(),
+        }
+    }
+
+    /// A test knows its requests by their keys.
+    pub(crate) fn response(&self, request: &Request) -> Option<Result<Response, RequestFailure>> {
+        match self {
+            Self::Given(given) => given.replies.get(request.key()).cloned(),
+            #[cfg(feature = "stories")]
+            Self::Engine(view) => view.response(request),
+        }
+    }
+}
+
+/// A cluster that a test wrote down.
+pub(crate) struct Given {
     /// What is declared; patterns have the kind `*`.
     pub(crate) scopes: Vec<Scope>,
     /// apiVersion and kind of those that patterns have and the API server does not serve.
@@ -36,7 +106,7 @@ pub(crate) struct View {
     pub(crate) replies: BTreeMap<String, Result<Response, RequestFailure>>,
 }
 
-impl View {
+impl Given {
     fn of_kind(&self, api_version: &str, kind: &str) -> Result<Vec<&Value>, ReadError> {
         let scope = self.scope(api_version, kind)?;
         let mut found = Vec::new();
@@ -119,7 +189,7 @@ impl View {
         Ok(found)
     }
 
-    pub(crate) fn get(&self, key: &ObjectKey, fields: &[&str]) -> Result<Option<String>, ReadError> {
+    fn get(&self, key: &ObjectKey, fields: &[&str]) -> Result<Option<String>, ReadError> {
         let mut found = self.of_kind(&key.api_version, &key.kind)?;
         self.check_namespace(&key.api_version, &key.kind, key.namespace.as_deref().unwrap_or_default())?;
         found.retain(|object| key_of(object) == *key);
@@ -131,46 +201,58 @@ impl View {
             .map(str::to_owned))
     }
 
-    pub(crate) fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
+    fn owned(&self, api_version: &str, kind: &str, fields: &[&str]) -> Result<String, ReadError> {
         let mut found = self.of_kind(api_version, kind)?;
         found.retain(|object| is_controlled_by(object, &self.owner_uid));
         found.sort_by_key(|object| text(object, "/metadata/name").to_owned());
         fields::project(&found, fields).map_err(ReadError::Invalid)
     }
 
-    pub(crate) fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError> {
+    fn list<T>(&self, query: &Query<T>) -> Result<String, ReadError> {
         let fields: Vec<&str> = query.fields.iter().map(String::as_str).collect();
         fields::project(&self.matching(query)?, &fields).map_err(ReadError::Invalid)
     }
 
-    pub(crate) fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
+    fn keys<T>(&self, query: &Query<T>) -> Result<Vec<ObjectKey>, ReadError> {
         Ok(self.matching(query)?.into_iter().map(key_of).collect())
     }
 
-    pub(crate) fn count<T>(&self, query: &Query<T>, limit: Option<u32>) -> Result<usize, ReadError> {
+    fn count<T>(&self, query: &Query<T>, limit: Option<u32>) -> Result<usize, ReadError> {
         let count = self.matching(query)?.len();
         Ok(limit.map_or(count, |limit| count.min(limit as usize)))
-    }
-
-    pub(crate) fn rejected(&self) -> Vec<Rejection> {
-        self.rejected.clone()
-    }
-
-    /// A test knows its requests by their keys.
-    pub(crate) fn response(&self, request: &Request) -> Option<Result<Response, RequestFailure>> {
-        self.replies.get(request.key()).cloned()
     }
 }
 
 /// What else a call can read: the time, schedules and the configuration.
 #[derive(Clone, Debug)]
 pub struct Inputs {
-    pub(crate) now_unix_ms: u64,
-    pub(crate) config: String,
+    now_unix_ms: u64,
+    config: String,
+    /// In a call of a story they are the view's, which records that they were read.
+    #[cfg(feature = "stories")]
+    view: Option<engine::EngineView>,
 }
 
 impl Inputs {
+    pub(crate) fn given(now_unix_ms: u64, config: String) -> Self {
+        Self {
+            now_unix_ms,
+            config,
+            #[cfg(feature = "stories")]
+            view: None,
+        }
+    }
+
+    #[cfg(feature = "stories")]
+    pub(crate) fn of_engine(view: engine::EngineView) -> Self {
+        Self { view: Some(view), ..Self::given(0, String::new()) }
+    }
+
     pub(crate) fn now_unix_ms(&self) -> u64 {
+        #[cfg(feature = "stories")]
+        if let Some(view) = &self.view {
+            return view.now_unix_ms();
+        }
         self.now_unix_ms
     }
 
@@ -190,6 +272,10 @@ impl Inputs {
     }
 
     pub(crate) fn config(&self) -> String {
+        #[cfg(feature = "stories")]
+        if let Some(view) = &self.view {
+            return view.config();
+        }
         self.config.clone()
     }
 }

@@ -8,12 +8,12 @@ use mortise_core::admission::configuration::{Change, Configuration};
 use mortise_core::object::Kind;
 use mortise_core::well_known::{HOST, MANAGED_BY_LABEL};
 use mortise_core::write::WriteError;
+use mortise_core::write::request::SERVER_TIMEOUT_SECONDS;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
 use crate::discovery::escape;
-use crate::execute::SERVER_TIMEOUT_SECONDS;
 use crate::failure::Failure;
 
 #[derive(Deserialize)]

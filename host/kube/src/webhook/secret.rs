@@ -11,12 +11,12 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use mortise_core::certificates::{Authorities, Validity};
 use mortise_core::well_known::{HOST, MANAGED_BY_LABEL, WEBHOOK_SECRET as NAME};
+use mortise_core::write::request::SERVER_TIMEOUT_SECONDS;
 use mortise_core::write::{WriteError, WriteErrorClass};
 
 use super::authority::{Authority, CertificateError, validity_of};
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
 use crate::discovery::escape;
-use crate::execute::SERVER_TIMEOUT_SECONDS;
 use crate::failure::Failure;
 
 /// The authorities that the Secret stores. Their keys are never logged.

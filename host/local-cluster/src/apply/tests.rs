@@ -237,4 +237,8 @@ fn a_dry_run_applies_nothing() {
     let (code, shown) = apply(&mut cluster, &target, &map("m", &json!({"x": "1"})));
     assert_eq!((code, &shown["data"]["x"]), (201, &json!("1")));
     assert_eq!(ask(&mut cluster, Get, &format!("{MAPS}/m"), &Value::Null).0, 404);
+    let (_, made) = apply(&mut cluster, &format!("{MAPS}/m?fieldManager=a"), &map("m", &json!({"x": "1"})));
+    let (_, shown) = apply(&mut cluster, &target, &map("m", &json!({"x": "2"})));
+    assert_eq!(shown["data"]["x"], "2");
+    assert_eq!(shown["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"], "nothing is stored");
 }

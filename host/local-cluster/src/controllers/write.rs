@@ -161,6 +161,7 @@ fn component<'a>(context: &'a Context<'_>) -> (&'a str, &'a str) {
     match context.manager.as_str() {
         "kubelet" => ("kubelet", last),
         "kube-scheduler" => ("default-scheduler", ""),
+        _ if last == "disruption-controller" => ("controllermanager", ""),
         _ => (last, ""),
     }
 }

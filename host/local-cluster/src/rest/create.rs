@@ -53,6 +53,10 @@ pub(super) fn create_as(
     definition::may_create(resource, object["metadata"]["name"].as_str().unwrap_or_default())?;
     name(cluster, attributes, &mut object)?;
     system_fields(cluster, context, &mut object);
+    if let (Update::Applied, Some(metadata)) = (how, object["metadata"].as_object_mut()) {
+        // It is a precondition of the update that an apply is when the object is there, and means nothing when it is not.
+        metadata.remove("resourceVersion");
+    }
     resource.schema().default(&mut object);
     strategy::default(resource, &mut object);
     if how == Update::Whole {

@@ -54,7 +54,8 @@ pub(super) fn from_request(
         _ => patch::strategic(&shown, &sent, resource.schema())?,
     };
     check_decodes(&object)?;
-    body::patched(request, resource, &mut object, faults, context)?;
+    let strategic = (media_type == STRATEGIC).then_some(&sent);
+    body::patched(request, resource, &mut object, strategic, faults, context)?;
     check_identity(attributes, &object)?;
     check_uid(attributes, &object, &old)?;
     let stored = update(cluster, context, attributes, object, Update::Whole)?;

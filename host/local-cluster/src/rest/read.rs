@@ -223,7 +223,10 @@ pub(super) fn watch(
     let truth = |name: &str| request.parameter(name).is_some_and(|value| value == "true" || value == "1");
     let wanted = revision(request, "resourceVersion", "watch")?;
     let sends_initial = check_initial(request)?;
-    not_from_the_future(cluster, wanted.unwrap_or(0))?;
+    // A watch may begin with a change that is still to come; what is there at a version must have been there.
+    if sends_initial == Some(true) {
+        not_from_the_future(cluster, wanted.unwrap_or(0))?;
+    }
     let seconds = number(request, "timeoutSeconds")?.filter(|seconds| *seconds > 0);
     let lasts = seconds.map_or(WATCH_LASTS, SignedDuration::from_secs);
     let mut watch = Watch {

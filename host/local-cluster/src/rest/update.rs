@@ -89,6 +89,10 @@ pub(crate) fn update(
     if managed_fields::same_but_times(&object, &stored.value) {
         return Ok(stored);
     }
+    if context.dry_run {
+        // Nothing is stored, so the version is the one of before.
+        return Ok(Arc::new(Object { value: object, revision: stored.revision }));
+    }
     let stored = cluster.store.put(&resource.storage, object);
     definition::written(cluster, context, resource, &stored)?;
     Ok(stored)

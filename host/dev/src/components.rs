@@ -1,0 +1,40 @@
+//! The components of plugins' folders, for commands that run them once. Input: folders. Output: plugins with their components,
+//! built as a session builds them. It must not know what they are for.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use crate::build::{self, Outcome};
+use crate::project;
+
+/// A plugin with its component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Component {
+    /// The plugin's name.
+    pub name: String,
+    /// Its package's folder.
+    pub folder: PathBuf,
+    /// The component's file.
+    pub file: PathBuf,
+}
+
+/// Builds the plugins of these folders; of a workspace's folder, all of its plugins. With `built`, a folder of components that
+/// are named after their plugins, nothing is built.
+///
+/// # Errors
+/// A folder without a plugin, or what cargo printed.
+pub fn components(folders: &[PathBuf], built: Option<&Path>) -> anyhow::Result<Vec<Component>> {
+    let mut components = Vec::new();
+    for plugin in project::find(folders)? {
+        let file = match built {
+            Some(folder) => folder.join(format!("{}.wasm", plugin.name)),
+            None => match build::build(&plugin, false) {
+                Outcome::Built { component, .. } => component,
+                Outcome::Failed { output } => bail!("{} does not build:\n{output}", plugin.name),
+            },
+        };
+        components.push(Component { name: plugin.name, folder: plugin.folder, file });
+    }
+    Ok(components)
+}

@@ -1,0 +1,279 @@
+//! Requests to the cluster: kinds and names come in, JSON or a refusal comes out, as of the story's time, which is here. It
+//! must not know why something is asked.
+
+use std::collections::BTreeMap;
+
+use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::response::Refused;
+use mortise_core::scope::Slice;
+use mortise_core::write::request::{self, WriteRequest};
+use mortise_local_cluster::{
+    Answer, Body, Call, Cluster, Credentials, Frame, Method, Options, Reply, Request, Step, User, Watch,
+};
+use serde_json::Value;
+
+use crate::clock::timestamp;
+use crate::webhooks::Webhooks;
+
+/// Webhooks that one request may ask, each at most a few times: more than any configuration has.
+const MAX_ASKED: usize = 64;
+/// How long a watch stays open: as long as the host's, so that a revoked right shows as late as in a cluster.
+const WATCH_SECONDS: u64 = 290;
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Client {
+    /// The host.
+    Host,
+    /// Somebody else, whose field manager is `story`.
+    Others,
+}
+
+/// Where the objects of a kind are.
+#[derive(Clone, Debug)]
+pub(crate) struct Resource {
+    root: String,
+    pub(crate) plural: String,
+    pub(crate) namespaced: bool,
+}
+
+impl Resource {
+    fn collection(&self, namespace: &str) -> String {
+        match self.namespaced && !namespace.is_empty() {
+            true => format!("{}/namespaces/{namespace}/{}", self.root, self.plural),
+            false => format!("{}/{}", self.root, self.plural),
+        }
+    }
+}
+
+/// A request without its client.
+pub(crate) struct Ask<'a> {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) query: Vec<(&'static str, String)>,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: &'a [u8],
+}
+
+impl Ask<'_> {
+    pub(crate) fn get(path: String) -> Self {
+        Self { method: Method::Get, path, query: Vec::new(), content_type: request::JSON, body: &[] }
+    }
+}
+
+/// The cluster, and what the host may not do there.
+#[derive(Debug)]
+pub(crate) struct Api {
+    pub(crate) cluster: Cluster,
+    /// The time, in milliseconds since the beginning.
+    pub(crate) now_ms: u64,
+    pub(crate) webhooks: Webhooks,
+    resources: BTreeMap<Kind, Resource>,
+    /// Kinds that the host may not use.
+    pub(crate) denied: Vec<Kind>,
+}
+
+impl Api {
+    pub(crate) fn new(options: Options, webhooks: Webhooks) -> Self {
+        let cluster = Cluster::new(options, timestamp(0));
+        Self { cluster, now_ms: 0, webhooks, resources: BTreeMap::new(), denied: Vec::new() }
+    }
+
+    /// Sends a request; the status and the body come back.
+    pub(crate) fn send(&mut self, client: Client, ask: Ask<'_>) -> Result<Body, Refused> {
+        let (name, agent) = match client {
+            Client::Host => ("system:serviceaccount:mortise-system:mortise", "mortise"),
+            Client::Others => ("story", "story"),
+        };
+        let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
+        let request = Request {
+            method: ask.method,
+            path: ask.path,
+            query: ask.query.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            headers: vec![
+                ("content-type".to_owned(), ask.content_type.to_owned()),
+                ("user-agent".to_owned(), agent.to_owned()),
+            ],
+            credentials: Credentials::User(User { name: name.to_owned(), groups, ..User::default() }),
+            body: ask.body.to_vec(),
+        };
+        let mut answers = Vec::new();
+        while answers.len() < MAX_ASKED {
+            match self.cluster.request(&request, &answers, timestamp(self.now_ms)) {
+                Reply::Done(response) if response.status < 300 => return Ok(response.body),
+                Reply::Done(response) => return Err(refused(response.status, &response.body)),
+                Reply::Call(call) => answers.push(self.answered(*call)),
+            }
+        }
+        Err(Refused { code: 500, message: "the request asks webhooks without end".to_owned(), ..Refused::default() })
+    }
+
+    /// The same for a document.
+    pub(crate) fn json(&mut self, client: Client, ask: Ask<'_>) -> Result<Value, Refused> {
+        Ok(self.send(client, ask)?.document().unwrap_or_default())
+    }
+
+    fn answered(&self, call: Call) -> Answer {
+        Answer { result: self.webhooks.answer(&call, self.now_ms), call }
+    }
+
+    /// Lets the controllers do one thing.
+    pub(crate) fn step(&mut self) -> Step {
+        let mut answers = Vec::new();
+        loop {
+            match self.cluster.step(&answers, timestamp(self.now_ms)) {
+                Reply::Done(step) => return step,
+                Reply::Call(call) if answers.len() < MAX_ASKED => answers.push(self.answered(*call)),
+                Reply::Call(_) => return Step::Idle(None),
+            }
+        }
+    }
+
+    /// What a watch has to send now; None where its stream ends.
+    pub(crate) fn poll(&self, watch: &mut Watch) -> Vec<Option<Value>> {
+        let mut answers = Vec::new();
+        loop {
+            match self.cluster.poll(watch, &answers, timestamp(self.now_ms)) {
+                Reply::Done(frames) => return frames.into_iter().map(event).collect(),
+                Reply::Call(call) if answers.len() < MAX_ASKED => answers.push(self.answered(*call)),
+                Reply::Call(_) => return vec![None],
+            }
+        }
+    }
+
+    /// Where a kind is; a refusal when it is not served.
+    pub(crate) fn resource(&mut self, kind: &Kind) -> Result<Resource, Refused> {
+        if let Some(known) = self.resources.get(kind) {
+            return Ok(known.clone());
+        }
+        let root = match kind.group() {
+            "" => format!("/api/{}", kind.version()),
+            group => format!("/apis/{group}/{}", kind.version()),
+        };
+        let list = self.json(Client::Others, Ask::get(root.clone())).unwrap_or_default();
+        let all = list["resources"].as_array().into_iter().flatten();
+        let is_it = |found: &&Value| {
+            found["kind"] == *kind.kind && found["name"].as_str().is_some_and(|name| !name.contains('/'))
+        };
+        let Some(found) = all.into_iter().find(is_it) else {
+            let message = format!("the API server does not serve {kind}; is its CRD installed?");
+            return Err(Refused { code: 404, reason: "NotFound".to_owned(), message, ..Refused::default() });
+        };
+        let plural = found["name"].as_str().unwrap_or_default().to_owned();
+        let resource = Resource { root, plural, namespaced: found["namespaced"] == true };
+        self.resources.insert(kind.clone(), resource.clone());
+        Ok(resource)
+    }
+
+    /// A definition changed: what kinds there are is read anew.
+    pub(crate) fn forget_resources(&mut self) {
+        self.resources.clear();
+    }
+
+    /// The path of an object, or of the collection that it is created in. Without a name or a namespace that its kind needs,
+    /// the path would address others.
+    pub(crate) fn path(&mut self, target: &ObjectRef) -> Result<[String; 2], Refused> {
+        let resource = self.resource(&target.kind)?;
+        let Name { namespace, name } = &target.name;
+        if name.is_empty() || name.contains('/') || namespace.is_empty() == resource.namespaced {
+            let needs = if resource.namespaced { "a namespace" } else { "no namespace" };
+            let message = format!("{target}: an object of {} has a name and {needs}", target.kind);
+            return Err(Refused { code: 400, reason: "BadRequest".to_owned(), message, ..Refused::default() });
+        }
+        let collection = resource.collection(namespace);
+        Ok([format!("{collection}/{name}"), collection])
+    }
+
+    /// Whether the host may use a kind; the API server's refusal.
+    pub(crate) fn check(&mut self, verb: &str, kind: &Kind) -> Result<(), Refused> {
+        if !self.denied.contains(kind) {
+            return Ok(());
+        }
+        let plural = self.resources.get(kind).map_or_else(|| kind.kind.to_lowercase(), |known| known.plural.clone());
+        let message = format!(
+            "{plural} is forbidden: User \"system:serviceaccount:mortise-system:mortise\" cannot {verb} resource \
+             {plural:?} in API group {:?} at the cluster scope",
+            kind.group()
+        );
+        Err(Refused { code: 403, reason: "Forbidden".to_owned(), message, ..Refused::default() })
+    }
+
+    /// One object; None when it is absent.
+    pub(crate) fn get(&mut self, client: Client, target: &ObjectRef) -> Result<Option<Value>, Refused> {
+        let [path, _] = self.path(target)?;
+        match self.json(client, Ask::get(path)) {
+            Ok(found) => Ok(Some(found)),
+            Err(refused) if refused.code == 404 => Ok(None),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// A list of a slice.
+    pub(crate) fn list(&mut self, slice: &Slice) -> Result<Value, Refused> {
+        let ask = self.of_slice(slice)?;
+        self.json(Client::Host, ask)
+    }
+
+    /// A watch of a slice from a version on.
+    pub(crate) fn watch(&mut self, slice: &Slice, from: u64) -> Result<Box<Watch>, Refused> {
+        let mut ask = self.of_slice(slice)?;
+        ask.query.extend([
+            ("watch", "true".to_owned()),
+            ("allowWatchBookmarks", "true".to_owned()),
+            ("resourceVersion", from.to_string()),
+            ("timeoutSeconds", WATCH_SECONDS.to_string()),
+        ]);
+        match self.send(Client::Host, ask)? {
+            Body::Watch(watch) => Ok(watch),
+            _ => Err(Refused { code: 500, message: "the watch is no stream".to_owned(), ..Refused::default() }),
+        }
+    }
+
+    fn of_slice(&mut self, slice: &Slice) -> Result<Ask<'static>, Refused> {
+        let resource = self.resource(&slice.kind)?;
+        self.check("list", &slice.kind)?;
+        if slice.namespace.is_some() && !resource.namespaced {
+            let message = format!("{} has no namespaces; declare it without", slice.kind);
+            return Err(Refused { code: 404, reason: "NotFound".to_owned(), message, ..Refused::default() });
+        }
+        let mut ask = Ask::get(resource.collection(slice.namespace.as_deref().unwrap_or_default()));
+        ask.query.extend(slice.labels.iter().map(|labels| ("labelSelector", labels.to_string())));
+        Ok(ask)
+    }
+
+    /// Sends a write of the host.
+    pub(crate) fn write(&mut self, target: &ObjectRef, wanted: &WriteRequest) -> Result<Value, Refused> {
+        let [object, collection] = self.path(target)?;
+        let path = match (&wanted.subresource, wanted.to_collection) {
+            (Some(subresource), _) => format!("{object}/{subresource}"),
+            (None, true) => collection,
+            (None, false) => object,
+        };
+        let method = match wanted.method {
+            request::Method::Post => Method::Post,
+            request::Method::Patch => Method::Patch,
+            request::Method::Delete => Method::Delete,
+        };
+        let (query, content_type) = (wanted.query.clone(), wanted.content_type);
+        let ask = Ask { method, path, query, content_type, body: wanted.body.as_bytes() };
+        self.json(Client::Host, ask)
+    }
+}
+
+fn event(frame: Frame) -> Option<Value> {
+    match frame {
+        Frame::Event(text) => Some(serde_json::from_str(&text).expect("the cluster sends JSON")),
+        Frame::End => None,
+    }
+}
+
+fn refused(status: u16, body: &Body) -> Refused {
+    let text = match body {
+        Body::Json(value) => value.to_string(),
+        Body::Text(text) => text.clone(),
+        Body::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Body::Watch(_) => String::new(),
+    };
+    let plain = || Refused { message: text.clone(), ..Refused::default() };
+    Refused { code: status, ..Refused::from_status(text.as_bytes()).unwrap_or_else(plain) }
+}

@@ -1,0 +1,199 @@
+//! The host's watches: lists and streams of the cluster become events of the engine, late by a moment, as over a connection.
+
+use mortise_core::event::Event;
+use mortise_core::object::{Object, ResourceVersion};
+use mortise_core::response::Refused;
+use mortise_core::scope::Slice;
+use mortise_core::watch::WatchEvent;
+use mortise_local_cluster::Watch;
+use serde_json::Value;
+
+use super::Story;
+use super::due::Due;
+use crate::clock::since_begin;
+
+/// The delay of the first retry of a list that failed; it doubles up to a minute.
+const RETRY_MS: u64 = 1_000;
+const MAX_DOUBLED: u32 = 6;
+
+/// One watch.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// What is due for an older epoch is void.
+    epoch: u64,
+    stream: Option<Box<Watch>>,
+    /// All changes up to this version were delivered.
+    position: u64,
+    /// When the stream is read, after a change.
+    poll_at: Option<u64>,
+    failures: u32,
+}
+
+impl Open {
+    /// Whether nothing of the log is still to be read.
+    pub(super) fn is_current(&self) -> bool {
+        self.poll_at.is_none()
+    }
+
+    fn due_ms(&self) -> Option<u64> {
+        let bookmark = self.stream.as_ref().map(|stream| since_begin(stream.due()));
+        [self.poll_at, bookmark].into_iter().flatten().min()
+    }
+}
+
+impl Story {
+    /// Opens a watch, which begins with a list.
+    pub(super) fn open(&mut self, slice: Slice) {
+        self.epochs += 1;
+        let epoch = self.epochs;
+        self.watches.insert(slice.clone(), Open { epoch, stream: None, position: 0, poll_at: None, failures: 0 });
+        let delay_ms = self.soon();
+        self.schedule(delay_ms, Due::List(slice, epoch));
+    }
+
+    /// Ends the streams of kinds, so that they are opened again at once: with other rights perhaps.
+    pub(super) fn reopen_watches(&mut self) {
+        for slice in self.watches.keys().cloned().collect::<Vec<_>>() {
+            self.open(slice);
+        }
+    }
+
+    /// Lists a slice, and watches it from there on.
+    pub(super) fn list(&mut self, slice: &Slice, epoch: u64) {
+        if self.watches.get(slice).is_none_or(|open| open.epoch != epoch) {
+            return;
+        }
+        let list = match self.api.list(slice) {
+            Ok(list) => list,
+            Err(refused) => return self.failed(slice, &refused),
+        };
+        let is_namespaced = self.api.resource(&slice.kind).is_ok_and(|resource| resource.namespaced);
+        let mut items = list["items"].as_array().cloned().unwrap_or_default();
+        if self.settings.reversed {
+            items.reverse();
+        }
+        let version = version_of(&list);
+        let mut events = Vec::new();
+        events.extend((!is_namespaced).then_some(WatchEvent::ClusterScoped));
+        events.push(WatchEvent::Listing);
+        events.extend(items.iter().map(|item| self.decoded(slice, item, |object| WatchEvent::Listed(vec![object]))));
+        events.push(WatchEvent::ListDone(ResourceVersion(version)));
+        if let Some(open) = self.watches.get_mut(slice) {
+            (open.position, open.failures) = (version, 0);
+        }
+        self.deliver_all(slice, events);
+        self.stream(slice, epoch);
+    }
+
+    /// Opens the stream from the position.
+    fn stream(&mut self, slice: &Slice, epoch: u64) {
+        let Some(open) = self.watches.get(slice).filter(|open| open.epoch == epoch) else { return };
+        match self.api.watch(slice, open.position) {
+            Ok(stream) => {
+                if let Some(open) = self.watches.get_mut(slice) {
+                    open.stream = Some(stream);
+                }
+                // What changed since the list.
+                self.wake_watch(slice);
+            }
+            Err(refused) => self.failed(slice, &refused),
+        }
+    }
+
+    fn failed(&mut self, slice: &Slice, refused: &Refused) {
+        let Some(open) = self.watches.get_mut(slice) else { return };
+        let (epoch, delay_ms) = (open.epoch, RETRY_MS << open.failures.min(MAX_DOUBLED));
+        (open.stream, open.poll_at) = (None, None);
+        open.failures += 1;
+        self.schedule(delay_ms, Due::List(slice.clone(), epoch));
+        // The version is forgotten: a list says what is.
+        if !refused.is_expired() {
+            self.deliver_all(slice, vec![WatchEvent::Failed(refused.to_watch_error())]);
+        }
+    }
+
+    fn wake_watch(&mut self, slice: &Slice) {
+        let at = self.now_ms() + self.soon();
+        if let Some(open) = self.watches.get_mut(slice).filter(|open| open.stream.is_some()) {
+            open.poll_at.get_or_insert(at);
+        }
+    }
+
+    /// Something changed in the cluster.
+    pub(super) fn wake_watches(&mut self) {
+        for slice in self.watches.keys().cloned().collect::<Vec<_>>() {
+            self.wake_watch(&slice);
+        }
+    }
+
+    pub(super) fn next_poll(&self) -> Option<u64> {
+        self.watches.values().filter_map(Open::due_ms).min()
+    }
+
+    /// Reads the streams that are due.
+    pub(super) fn poll(&mut self) {
+        let now_ms = self.now_ms();
+        let is_due = |open: &Open| open.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        let due: Vec<(Slice, u64)> = self
+            .watches
+            .iter()
+            .filter(|(_, open)| is_due(open))
+            .map(|(slice, open)| (slice.clone(), open.epoch))
+            .collect();
+        for (slice, epoch) in due {
+            self.read(&slice, epoch);
+        }
+    }
+
+    fn read(&mut self, slice: &Slice, epoch: u64) {
+        let Some(open) = self.watches.get_mut(slice).filter(|open| open.epoch == epoch) else { return };
+        open.poll_at = None;
+        let Some(stream) = &mut open.stream else { return };
+        for frame in self.api.poll(stream) {
+            let Some(mut frame) = frame else {
+                if let Some(open) = self.watches.get_mut(slice) {
+                    open.stream = None;
+                }
+                return self.stream(slice, epoch);
+            };
+            let (kind, object) = (frame["type"].take(), frame["object"].take());
+            if kind == "ERROR" {
+                let refused = Refused::from_status(object.to_string().as_bytes()).unwrap_or_default();
+                return self.failed(slice, &refused);
+            }
+            let version = version_of(&object);
+            let event = match kind.as_str().unwrap_or_default() {
+                "BOOKMARK" => WatchEvent::Progress(ResourceVersion(version)),
+                "DELETED" => self.decoded(slice, &object, |object| WatchEvent::Deleted(Box::new(object))),
+                _ => self.decoded(slice, &object, |object| WatchEvent::Applied(Box::new(object))),
+            };
+            if let Some(open) = self.watches.get_mut(slice) {
+                open.position = version;
+            }
+            self.deliver_all(slice, vec![event]);
+            if self.watches.get(slice).is_none_or(|open| open.epoch != epoch) {
+                return;
+            }
+        }
+    }
+
+    fn decoded(&mut self, slice: &Slice, object: &Value, event: impl FnOnce(Object) -> WatchEvent) -> WatchEvent {
+        match Object::decode_as(&slice.kind, object.to_string().as_bytes(), &mut self.interner) {
+            Ok(object) => {
+                self.wakes.changed(&object);
+                event(object)
+            }
+            Err(error) => WatchEvent::Undecodable { message: error.to_string() },
+        }
+    }
+
+    fn deliver_all(&mut self, slice: &Slice, events: Vec<WatchEvent>) {
+        for event in events {
+            self.deliver(Event::Watch(slice.clone(), event));
+        }
+    }
+}
+
+fn version_of(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
