@@ -1,5 +1,5 @@
-//! End-to-end tests: the real binary, the real API server, real clients. Each test has the one control plane for
-//! itself, with a host and a namespace of its own.
+//! End-to-end tests: the real binary, the real API server, real clients. Each test has a control plane for itself
+//! meanwhile, with a host and a namespace of its own.
 //!
 //! Counts that take long (kills, reloads) are small here; environment variables named in each test raise them.
 
@@ -7,12 +7,14 @@ mod admission;
 mod adoption;
 mod bluegreen;
 mod children;
+mod clean;
 mod conversion;
 mod cookbook;
 mod crash;
 mod crontab;
 mod crontab_storm;
 mod drain;
+mod dry_run;
 mod dynamic_kinds;
 mod eru;
 mod failover;
@@ -22,6 +24,7 @@ mod hostile;
 mod http;
 mod isolation;
 mod kinds;
+mod lanes;
 mod lifecycle;
 mod memcached;
 mod mydaemonset;

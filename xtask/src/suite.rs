@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write, stdout};
+use std::num::NonZero;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
 
@@ -19,7 +20,7 @@ const INTEGRATION: &str = "mortise-tests";
 
 /// Top-level modules that the integration tests must have; the list of tests reveals new ones. A missing one would
 /// silently turn off all of its checks.
-const GROUPS: [&str; 5] = ["tidy", "outcomes", "scenarios", "simulation", "e2e"];
+const GROUPS: [&str; 6] = ["tidy", "outcomes", "scenarios", "simulation", "local", "e2e"];
 
 /// The numbers of the end-to-end tests in a full run, as for a release. The tests' defaults are smaller and take
 /// seconds.
@@ -67,9 +68,38 @@ pub(crate) enum RunOn {
     Local,
 }
 
+/// Tests that need what a local cluster has not, with the reason. With `--on local` they do not run, and the end of the
+/// output says so.
+const ONLY_ON_KUBERNETES: [(&str, &str); 4] = [
+    ("the_real_one_answers_as_recorded", "it asks kube-apiserver itself"),
+    ("kstatus_reads_stalled_before_reconciling_before_ready", "kstatus is a Go module"),
+    ("x12_whatever_stalls_an_object_kstatus_and_kubectl_wait_see_it", "kstatus is a Go module"),
+    ("x12_so_do_they_with_a_child_whose_name_is_taken_and_one_that_is_refused", "kstatus is a Go module"),
+];
+
 impl RunOn {
     fn variables(self) -> impl Iterator<Item = (&'static str, &'static str)> {
         (self == Self::Local).then_some(("MORTISE_E2E_ON", "local")).into_iter()
+    }
+
+    /// The names of tests that cannot run on it, with the reason.
+    fn skipped(self) -> &'static [(&'static str, &'static str)] {
+        if self == Self::Local { &ONLY_ON_KUBERNETES } else { &[] }
+    }
+
+    /// The threads for a group of tests; none for the harness's default. End-to-end tests mostly wait, and the lightest
+    /// control planes are several at a time.
+    fn threads(self, group: &str) -> Option<String> {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        (self == Self::Local && group == "e2e").then(|| format!("--test-threads={}", 2 * cores))
+    }
+
+    /// Groups of tests without those that cannot run on it.
+    fn runnable(self, mut groups: BTreeMap<String, Vec<String>>) -> BTreeMap<String, Vec<String>> {
+        let runs = |test: &String| !self.skipped().iter().any(|(name, _)| test.ends_with(name));
+        groups.values_mut().for_each(|tests| tests.retain(runs));
+        groups.retain(|_, tests| !tests.is_empty());
+        groups
     }
 }
 
@@ -119,12 +149,14 @@ pub(crate) fn run(checkout: &Checkout, filter: Option<&str>, extent: Extent, run
         match step.act {
             Act::Check(check) => suite.step(step, step.name, || Outcome::of_check(check(checkout))),
             Act::Tests(command) => {
-                suite.step(step, step.name, || run_tests(command(checkout).envs(run_on.variables())));
+                let skipped = run_on.skipped().iter().flat_map(|(test, _)| ["--skip", *test]);
+                let arguments = ["--"].into_iter().chain(skipped);
+                suite.step(step, step.name, || run_tests(command(checkout).envs(run_on.variables()).args(arguments)));
             }
             Act::Integration => suite.integration(step, tests),
         }
     }
-    print!("\n{}", suite.summary.text(began.elapsed()));
+    print!("\n{}{}", skipped_text(run_on.skipped()), suite.summary.text(began.elapsed()));
     stdout().flush().context("write the summary")?;
     Ok(if suite.summary.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -197,7 +229,7 @@ impl Suite<'_> {
     fn integration(&mut self, step: &Step, filter: Option<&str>) {
         let blocked = step.needs.iter().any(|need| self.broken.contains(need));
         let groups = if blocked { Ok(BTreeMap::new()) } else { integration_groups(self.checkout, filter) };
-        match groups {
+        match groups.map(|groups| self.run_on.runnable(groups)) {
             Ok(groups) if !groups.is_empty() => {
                 let required = if filter.is_none() { missing(&groups) } else { Vec::new() };
                 for group in required {
@@ -210,6 +242,7 @@ impl Suite<'_> {
                         .envs(self.extent.variables())
                         .envs(self.run_on.variables())
                         .args(["--", "--exact"])
+                        .args(self.run_on.threads(&group))
                         .args(tests);
                     self.step(step, &group, || run_tests(&mut command));
                 }
@@ -218,6 +251,12 @@ impl Suite<'_> {
             Err(error) => self.step(step, step.name, || Outcome::failed(format!("{error:#}"))),
         }
     }
+}
+
+fn skipped_text(skipped: &[(&str, &str)]) -> String {
+    let lines = skipped.iter().map(|(test, reason)| format!("    {test}: {reason}\n")).collect::<String>();
+    let count = skipped.len();
+    if count == 0 { lines } else { format!("{count} tests do not run on a local cluster:\n{lines}") }
 }
 
 fn nothing_to_run(filter: Option<&str>) -> String {
@@ -361,6 +400,21 @@ mod tests {
             assert!(tests.contains(&format!("count_from_env(\"{name}\"")), "no test reads {name}");
         }
         assert_eq!(Extent::Quick.variables().count(), 0);
+    }
+
+    #[test]
+    fn every_test_that_is_skipped_exists_and_is_named() {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests");
+        let files = ["conformance/src/lib.rs", "control-plane/tests/kstatus.rs", "src/e2e/stalled.rs"];
+        let text = files.map(|file| std::fs::read_to_string(tests.join(file)).unwrap()).concat();
+        let shown = skipped_text(RunOn::Local.skipped());
+        for (name, _) in ONLY_ON_KUBERNETES {
+            assert!(text.contains(&format!("fn {name}()")) && shown.contains(name), "{name}");
+        }
+        assert_eq!(skipped_text(RunOn::Kubernetes.skipped()), "");
+        let all = groups(&format!("a::{}: test\nb::c: test\n", ONLY_ON_KUBERNETES[0].0));
+        assert_eq!(RunOn::Local.runnable(all.clone()), groups("b::c: test\n"));
+        assert_eq!(RunOn::Kubernetes.runnable(all.clone()), all);
     }
 
     #[test]

@@ -89,6 +89,7 @@ pub fn run(args: ClusterArgs) -> anyhow::Result<()> {
         port: args.port,
         certificate: args.tls_cert_file.zip(args.tls_private_key_file),
         state: args.state,
+        objects: None,
         audit_log: args.audit_log_path,
     })?;
     server.write_kubeconfig(&kubeconfig)?;

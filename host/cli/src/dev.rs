@@ -12,6 +12,8 @@ use mortise_local_server::Server;
 use mortise_runtime::config::{self, BindAddress, Config, Namespace, WebhookConfig};
 use mortise_runtime::log;
 
+use crate::{component, words};
+
 /// What a session keeps in the folder it is started in: the kubeconfig, components.
 const FOLDER: &str = ".mortise";
 /// Writes a minute: an author's loop should show at once, not be slowed down.
@@ -24,6 +26,8 @@ Examples:
   mortise dev plugins/podset        another one; of a workspace, all its plugins
   mortise dev --kubeconfig ~/.kube/config
                                     on a cluster of yours instead
+  mortise dev --kubeconfig ~/.kube/config --dry-run
+                                    what it would write there: a diff; the cluster is only read
 
 Each save builds the plugin again; when it builds, the new version takes over between two calls, else the one
 before serves on. sample.yaml and samples/*.yaml are applied when the plugin first serves. kubectl works meanwhile:
@@ -44,6 +48,10 @@ pub struct DevArgs {
     /// Print lines instead of a screen, also on a terminal
     #[arg(long)]
     plain: bool,
+    /// Run on a copy of what the plugins read in the cluster of --kubeconfig until nothing happens any more, and print a unified
+    /// diff of what they would write. The cluster itself is only read. Kinds that a plugin names at run time are not copied
+    #[arg(long, requires = "kubeconfig")]
+    dry_run: bool,
     /// Apply no samples
     #[arg(long)]
     no_samples: bool,
@@ -100,6 +108,9 @@ pub fn run(args: DevArgs) -> anyhow::Result<()> {
     let folder = here.join(FOLDER);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     log::start_in_file(&folder.join("host.log"), &args.log_level)?;
+    if let (true, Some(kubeconfig)) = (args.dry_run, &args.kubeconfig) {
+        return dry_run(&folder, kubeconfig, &args.folders);
+    }
     let (kubeconfig, server) = match args.kubeconfig {
         Some(kubeconfig) => (kubeconfig, None),
         None => local_cluster(&folder, args.state.as_deref(), args.nodes).map(|(file, server)| (file, Some(server)))?,
@@ -121,6 +132,33 @@ pub fn run(args: DevArgs) -> anyhow::Result<()> {
         server.close();
     }
     ended
+}
+
+/// Prints what the plugins would write to a cluster, from a run on a copy of it.
+fn dry_run(folder: &Path, kubeconfig: &Path, folders: &[PathBuf]) -> anyhow::Result<()> {
+    let plugins = mortise_dev::components(folders, None)?;
+    let mut kinds = Vec::new();
+    for plugin in &plugins {
+        kinds.extend(component::load(&plugin.file, None)?.manifest.scopes());
+    }
+    let copy = mortise_dev::Copied::read(kubeconfig, kinds)?;
+    // Without controllers and nodes: what is written is what the plugins write.
+    let cluster = mortise_local_cluster::Options {
+        nodes: 0,
+        controllers: Vec::new(),
+        ..mortise_local_cluster::Options::default()
+    };
+    let objects = Some(copy.objects());
+    let server =
+        Server::open(mortise_local_server::Options { cluster, objects, ..mortise_local_server::Options::default() })?;
+    let local = folder.join("dry-run.kubeconfig");
+    server.write_kubeconfig(&local)?;
+    let diff = mortise_dev::dry_run(&plugins, &copy, &local, host(folder, &local)?);
+    server.close();
+    match diff?.as_str() {
+        "" => words::print("The plugins would write nothing.\n"),
+        diff => words::print(diff),
+    }
 }
 
 /// A local cluster in this process, and the file of its administrator's kubeconfig.

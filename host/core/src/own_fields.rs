@@ -66,9 +66,14 @@ fn list_is_applied(wanted: &[Value], live: &[Value], fields: &Map<String, Value>
             };
             match (wanted.iter().find(has_keys), live.iter().find(has_keys)) {
                 (Some(Value::Object(wanted)), Some(live)) => {
-                    // The server adds the keys to the field set even where the guest left a default out.
-                    let mut complete = keys;
-                    complete.extend(wanted.clone());
+                    // We own a key with a default only if the guest wrote it, or once did: then its element would have
+                    // another key if its value had changed.
+                    let mut complete = wanted.clone();
+                    for (name, value) in keys {
+                        if !fields[format!("f:{name}")].is_null() {
+                            complete.entry(name).or_insert(value);
+                        }
+                    }
                     value_is_applied(&Value::Object(complete), live, fields)
                 }
                 _ => false,
@@ -111,10 +116,13 @@ mod tests {
         });
         let fields = json!({
             "f:metadata": {"f:labels": {"f:app": {}}, "f:ownerReferences": {"k:{\"uid\":\"7\"}": {}}},
-            "f:spec": {"f:externalIPs": {}, "f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}":
-                {".": {}, "f:port": {}, "f:protocol": {}}}, "f:selector": {}},
+            "f:spec": {"f:externalIPs": {}, "f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}},
+                "f:selector": {}},
         });
         assert_eq!(is_applied(&wanted, &live, &fields), expected, "{wanted}");
+        let mut fields = fields;
+        fields["f:spec"]["f:ports"]["k:{\"port\":80,\"protocol\":\"TCP\"}"]["f:protocol"] = json!({});
+        assert_eq!(is_applied(&wanted, &live, &fields), expected, "the protocol was written once, {wanted}");
     }
 
     fn wanted() -> serde_json::Value {

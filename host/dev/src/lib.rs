@@ -6,6 +6,7 @@
 mod build;
 mod clock;
 mod components;
+mod dry_run;
 mod event;
 mod model;
 mod new;
@@ -19,5 +20,6 @@ mod sources;
 mod terminal;
 
 pub use components::{Component, components};
+pub use dry_run::{Copied, run as dry_run};
 pub use new::{NewPlugin, create};
 pub use session::{Options, run};

@@ -19,7 +19,7 @@ pub struct NewPlugin {
 }
 
 /// The files of a new plugin and their templates.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("Cargo.toml", include_str!("../templates/Cargo.toml.template")),
     ("src/lib.rs", include_str!("../templates/lib.rs.template")),
     ("src/tests.rs", include_str!("../templates/tests.rs.template")),
@@ -27,6 +27,8 @@ const FILES: [(&str, &str); 7] = [
     ("sample.yaml", include_str!("../templates/sample.yaml.template")),
     ("README.md", include_str!("../templates/README.md.template")),
     (".gitignore", "target/\n.mortise/\n"),
+    // Most of a call's memory is otherwise its stack.
+    (".cargo/config.toml", "[target.wasm32-wasip2]\nrustflags = [\"-Clink-arg=-zstack-size=131072\"]\n"),
 ];
 
 /// Makes the folder of a plugin below `parent`; returns its path.

@@ -54,7 +54,11 @@ pub(crate) async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Res
 }
 
 /// The API of a kind, as soon as the API server serves it.
-async fn api(client: &Client, kind: &GroupVersionKind, namespace: &str) -> anyhow::Result<Api<DynamicObject>> {
+pub(crate) async fn api(
+    client: &Client,
+    kind: &GroupVersionKind,
+    namespace: &str,
+) -> anyhow::Result<Api<DynamicObject>> {
     let deadline = Instant::now() + WAIT;
     loop {
         match discovery::pinned_kind(client, kind).await {

@@ -102,7 +102,7 @@ fn host_ended(host: &tokio::task::JoinHandle<anyhow::Result<()>>) -> impl Fn() -
     || host.is_finished()
 }
 
-async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
+pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let file = kubeconfig.display();
     let read = Kubeconfig::read_from(kubeconfig).with_context(|| format!("cannot use the kubeconfig {file}"))?;
     let config = ClientConfig::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;

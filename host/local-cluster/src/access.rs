@@ -102,7 +102,7 @@ mod tests {
 
     use crate::Method::{Get, Post, Put};
     use crate::testing::{ask, request, respond, start};
-    use crate::{Body, Cluster, Credentials, Method, Options, User};
+    use crate::{Cluster, Credentials, Method, Options, User};
 
     fn guarded() -> Cluster {
         Cluster::new(Options { nodes: 0, controllers: Vec::new(), rbac: true, ..Options::default() }, start())
@@ -129,10 +129,7 @@ mod tests {
         let mut request = request(method, target, headers, body);
         request.credentials = Credentials::User(User { name: user.to_owned(), ..User::default() });
         let response = respond(cluster, &request);
-        match response.body {
-            Body::Json(value) => (response.status, value),
-            _ => (response.status, Value::Null),
-        }
+        (response.status, response.body.document().unwrap_or_default())
     }
 
     fn grant(cluster: &mut Cluster, user: &str, rules: &Value) {

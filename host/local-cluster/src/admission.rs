@@ -7,13 +7,17 @@
 mod classes;
 mod condition;
 mod hook;
+mod invocation;
 mod limits;
 mod matching;
+mod mutating_policy;
+mod pod_security;
 mod pods;
 mod policy;
 mod quota;
 mod reading;
 mod review;
+mod rounds;
 mod webhooks;
 
 use serde_json::{Value, json};
@@ -22,6 +26,8 @@ use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::{Cluster, access};
+
+use self::rounds::Rounds;
 
 pub(crate) use self::pods::lacks_default_account;
 
@@ -35,12 +41,16 @@ pub(crate) fn mutate(
 ) -> Result<(), Halt> {
     let hidden = if old.is_none() { hide(object) } else { Vec::new() };
     plugins(cluster, attributes, object, old)?;
-    let mut rounds = webhooks::Rounds::default();
-    webhooks::mutate(cluster, context, attributes, object, old, &mut rounds)?;
-    // What a webhook changed, plugins and the webhooks before it see once more.
-    if rounds.again() {
+    let (mut policies, mut hooks) = (Rounds::default(), Rounds::default());
+    mutating_policy::mutate(cluster, context, attributes, object, old, &mut policies)?;
+    webhooks::mutate(cluster, context, attributes, object, old, &mut hooks)?;
+    // What a policy or a webhook changed, plugins and those before it see once more.
+    if policies.again() || hooks.again() {
         plugins(cluster, attributes, object, old)?;
-        webhooks::mutate(cluster, context, attributes, object, old, &mut rounds)?;
+        policies.second(object);
+        mutating_policy::mutate(cluster, context, attributes, object, old, &mut policies)?;
+        hooks.second(object);
+        webhooks::mutate(cluster, context, attributes, object, old, &mut hooks)?;
     }
     show(object, hidden);
     Ok(())
@@ -110,8 +120,9 @@ pub(crate) fn validate(
             access::check_escalation(cluster, context, attributes, object, old)?;
             limits::validate(cluster, attributes, object, old)?;
             classes::one_default_priority(cluster, attributes, object)?;
+            pod_security::validate(cluster, context, attributes, object, old)?;
         }
-        Some(_) => {}
+        Some(object) => pod_security::validate(cluster, context, attributes, object, old)?,
         None => {
             let immortal = ["default", "kube-system", "kube-public"].contains(&attributes.name.as_str());
             if reading::kind(attributes) == ("", "namespaces") && immortal {

@@ -1,5 +1,4 @@
-//! What Pods request, as controllers add it up. Input: a Pod. Output: amounts in thousandths. It must not know nodes and
-//! quotas.
+//! What Pods request, added up. Input: a Pod. Output: quantities, or amounts in thousandths. It must not know nodes and quotas.
 
 use std::collections::BTreeMap;
 
@@ -20,40 +19,61 @@ pub(crate) fn format(thousandths: i64, binary: bool) -> String {
     Quantity::of_thousandths(thousandths, binary).text()
 }
 
-/// What a Pod asks of a node (`requests`), or may use of it (`limits`): all its containers together, or its largest init
-/// container, if that is more.
+/// Quantities by the name of their resource.
+pub(crate) type Quantities = BTreeMap<String, Quantity>;
+
+/// The quantities in a map of an object; what is no quantity is left out.
+pub(crate) fn quantities(value: &Value) -> Quantities {
+    let all = value.as_object().into_iter().flatten();
+    all.filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount).ok()?))).collect()
+}
+
+/// What a Pod asks of a node (`requests`), or may use of it (`limits`), in thousandths.
 pub(crate) fn of_pod(pod: &Value, what: &str) -> Amounts {
+    needs(pod, what).into_iter().map(|(name, quantity)| (name, quantity.thousandths())).collect()
+}
+
+/// What a Pod needs as a whole: its containers together, or what starting takes if that is more.
+pub(crate) fn needs(pod: &Value, what: &str) -> Quantities {
     let spec = &pod["spec"];
-    let mut total = Amounts::new();
-    for container in spec["containers"].as_array().into_iter().flatten() {
-        add(&mut total, &container["resources"][what]);
+    let containers = |list: &str| spec[list].as_array().into_iter().flatten();
+    let mut total = Quantities::new();
+    for container in containers("containers") {
+        add(&mut total, &quantities(&container["resources"][what]));
     }
-    let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
-    for container in spec["initContainers"].as_array().into_iter().flatten() {
-        let resources = &container["resources"][what];
-        let mut here = sidecars.clone();
-        add(&mut here, resources);
+    let (mut sidecars, mut start) = (Quantities::new(), Quantities::new());
+    for container in containers("initContainers") {
+        let mut needed = quantities(&container["resources"][what]);
         if container["restartPolicy"] == "Always" {
-            add(&mut total, resources);
-            sidecars.clone_from(&here);
+            add(&mut total, &needed);
+            add(&mut sidecars, &needed);
+            needed = sidecars.clone();
+        } else {
+            add(&mut needed, &sidecars);
         }
-        for (name, amount) in here {
-            let known = peak.entry(name).or_insert(amount);
-            *known = amount.max(*known);
-        }
+        most(&mut start, needed);
     }
-    for (name, amount) in peak {
-        let known = total.entry(name).or_insert(amount);
-        *known = amount.max(*known);
-    }
-    add(&mut total, &spec["overhead"]);
+    most(&mut total, start);
+    total.extend(quantities(&spec["resources"][what]));
+    let overhead = quantities(&spec["overhead"]);
+    let counted = overhead.into_iter().filter(|(name, _)| what == "requests" || total.contains_key(name));
+    let counted: Quantities = counted.collect();
+    add(&mut total, &counted);
     total
 }
 
-fn add(total: &mut Amounts, list: &Value) {
-    for (name, amount) in list.as_object().into_iter().flatten() {
-        let sum = total.entry(name.clone()).or_default();
-        *sum = sum.saturating_add(parse(amount).unwrap_or(0));
+pub(crate) fn add(total: &mut Quantities, more: &Quantities) {
+    for (name, amount) in more {
+        let sum = total.get(name).map_or(*amount, |known| known.plus(*amount));
+        total.insert(name.clone(), sum);
+    }
+}
+
+fn most(total: &mut Quantities, other: Quantities) {
+    for (name, amount) in other {
+        if total.get(&name).is_none_or(|known| known.nano < amount.nano) {
+            total.insert(name, amount);
+        }
     }
 }
 

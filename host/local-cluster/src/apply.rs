@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::halt::{Halt, Status};
 use crate::managed_fields::fields::Fields;
-use crate::managed_fields::typed::{compare, field_set, with_named};
+use crate::managed_fields::typed::{Shape, compare, field_set, shape, with_named};
 use crate::managed_fields::{self, Managed, Manager, Operation, Owned, reset};
 use crate::resource::{Resource, group_version};
 use crate::schema::Place;
@@ -86,6 +86,37 @@ pub(crate) fn apply(
         keep_last_applied(&mut object, applied);
     }
     Ok(object)
+}
+
+/// An object with what a configuration sets: it is merged as by an apply, but nobody owns it. Or why that cannot be.
+pub(crate) fn merged(resource: &Resource, object: &Value, configuration: &Value) -> Result<Value, String> {
+    if let Some(faults) = check::faults(resource, configuration) {
+        return Err(format!("failed to convert patch object to typed object: {faults}"));
+    }
+    let (place, mut found) = (resource.schema().root(), Vec::new());
+    atomics(configuration, place, "", &mut found);
+    if !found.is_empty() {
+        let why = "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs";
+        return Err(format!("{why}: {}", found.join(", ")));
+    }
+    Ok(merge::merge(object, configuration, Some(place)))
+}
+
+/// The lists, maps and structs of a configuration that are one value each, by their paths.
+fn atomics(value: &Value, place: Place<'_>, path: &str, found: &mut Vec<String>) {
+    if (value.is_object() || value.is_array()) && matches!(shape(value, Some(place)), Shape::Leaf) {
+        found.push(path.to_owned());
+    }
+    for (name, value) in value.as_object().into_iter().flatten() {
+        if let Some(place) = place.field(name) {
+            atomics(value, place, &format!("{path}.{name}"), found);
+        }
+    }
+    for (at, item) in value.as_array().into_iter().flatten().enumerate() {
+        if let Some(place) = place.items() {
+            atomics(item, place, &format!("{path}[{at}]"), found);
+        }
+    }
 }
 
 fn check_version(resource: &Resource, applied: &Value) -> Result<(), Halt> {

@@ -85,6 +85,14 @@ pub(crate) fn object(request: &Request, resource: &Resource, context: &Context<'
     Ok(object)
 }
 
+/// An object of a resource's own kind, without the fields that its schema does not know.
+pub(crate) fn known_object(request: &Request, resource: &Resource, context: &Context<'_>) -> Result<Value, Halt> {
+    let mut object = object(request, resource, context)?;
+    check_kind(&object, resource)?;
+    unknown_fields(request, resource, &mut object, context)?;
+    Ok(object)
+}
+
 /// A typed endpoint knows what its body is; custom resources must say it.
 fn complete_kind(object: &mut Value, resource: &Resource) {
     for (key, value) in [("apiVersion", resource.api_version()), ("kind", resource.kind.to_string())] {
@@ -226,16 +234,19 @@ fn warn(faults: &[String], context: &Context<'_>) {
     }
 }
 
-/// What is unknown in a patched object, or twice in its patch, is refused or reported as the client wants.
+/// What is unknown in a patched object, or twice in its patch, is refused or reported as the client wants. A refusal shows the
+/// object, or of a strategic merge the patch.
 pub(crate) fn patched(
     request: &Request,
     resource: &Resource,
     object: &mut Value,
+    strategic: Option<&Value>,
     mut faults: Vec<String>,
     context: &Context<'_>,
 ) -> Result<(), Halt> {
-    let shown = object.to_string();
+    let shown = strategic.map_or_else(|| object.to_string(), crate::patch::go);
     if let Some(misfit) = resource.schema().misfit(object) {
+        let misfit = strategic.and_then(|_| converted(&misfit)).unwrap_or(misfit);
         let message = format!("Invalid value: {shown:?}: {misfit}");
         let cause = Cause { reason: "FieldValueInvalid", message, field: "patch".to_owned() };
         return Err(Status::invalid("", "", "", &[cause]).into());
@@ -251,6 +262,25 @@ pub(crate) fn patched(
         _ => warn(&faults, context),
     }
     Ok(())
+}
+
+/// A decoder's sentence about a value of the wrong type as Go's converter says it, which knows less.
+fn converted(misfit: &str) -> Option<String> {
+    let (is, wanted) = misfit.strip_prefix("json: cannot unmarshal ")?.split_once(" into Go ")?;
+    let (is, (_, wanted)) = (is.split(' ').next()?, wanted.rsplit_once(" of type ")?);
+    let is = match is {
+        "array" => "slice",
+        "object" => "map",
+        other => other,
+    };
+    Some(match wanted {
+        "string" if is == "number" => "cannot convert int64 to string".to_owned(),
+        _ if is == "number" && wanted.starts_with("int") => format!("cannot convert float64 to {wanted}"),
+        _ if wanted.starts_with("map[") => format!("cannot restore map from {is}"),
+        _ if wanted.starts_with("[]") => format!("cannot restore slice from {is}"),
+        _ if wanted.contains('.') => format!("cannot restore struct from: {is}"),
+        _ => format!("unrecognized type: {wanted}"),
+    })
 }
 
 /// What an applied object has twice is refused or reported as the client wants.

@@ -3,16 +3,21 @@
 
 mod functions;
 mod library;
+mod objects;
 
 use std::sync::{Arc, LazyLock};
 
 use cel::objects::{Key, Map, OptionalValue};
-use cel::{Context, Env, ExecutionError, Value as Cel};
+use cel::{Context, Env, ExecutionError, IdedExpr, Value as Cel};
 use serde_json::Value;
 
 /// A compiled expression.
 #[derive(Debug)]
-pub(crate) struct Program(cel::Program);
+pub(crate) struct Program {
+    parsed: cel::Program,
+    /// The same, with maps in the place of objects.
+    expression: IdedExpr,
+}
 
 /// What a variable is bound to.
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +37,15 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
 impl Program {
     /// Compiles an expression, or says what is wrong with it.
     pub(crate) fn compile(text: &str) -> Result<Self, String> {
-        ENV.compile(text).map(Self).map_err(|error| format!("compilation failed: {error}"))
+        let parsed = ENV.compile(text).map_err(|error| format!("compilation failed: {error}"))?;
+        let mut expression = parsed.expression().clone();
+        objects::as_maps(&mut expression)?;
+        Ok(Self { parsed, expression })
     }
 
     /// Whether it reads a variable.
     pub(crate) fn uses(&self, variable: &str) -> bool {
-        self.0.references().has_variable(variable)
+        self.parsed.references().has_variable(variable)
     }
 
     /// The value of the expression under these variables.
@@ -58,7 +66,7 @@ impl Program {
             };
             context.add_variable_from_value(*name, value);
         }
-        let value = self.0.execute(&context).map_err(|error| in_words(&error))?;
+        let value = Cel::resolve(&self.expression, &context).map_err(|error| in_words(&error))?;
         value.json().map_err(|error| error.to_string())
     }
 }

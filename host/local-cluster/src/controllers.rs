@@ -21,11 +21,11 @@ mod volumes;
 mod workloads;
 mod write;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use self::controller::Controller;
+use self::controller::{Controller, Key};
 use crate::Cluster;
 use crate::context::Context;
 use crate::halt::{Answer, FirstTry, Halt, Reply};
@@ -67,32 +67,45 @@ const CLUSTER: &[Controller] = &[
     clean_up::OLD_EVENTS,
 ];
 
-fn all_controllers() -> impl Iterator<Item = &'static Controller> {
-    ALL.iter().copied().flatten()
+fn all_controllers() -> &'static [&'static Controller] {
+    static CONTROLLERS: LazyLock<Vec<&Controller>> = LazyLock::new(|| ALL.iter().copied().flatten().collect());
+    &CONTROLLERS
+}
+
+/// What `Options::controllers` may name.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    all_controllers().iter().map(|controller| controller.name)
 }
 
 /// The queues of the controllers that run, with nothing in them.
 pub(crate) fn waiting(options: &Options) -> Controllers {
-    let running = all_controllers().enumerate().filter(|(_, controller)| options.runs(controller.name));
+    let running = all_controllers().iter().enumerate().filter(|(_, controller)| options.runs(controller.name));
     Controllers::new(running.map(|(at, controller)| Queue::new(at, controller.batches)).collect())
 }
 
 fn of_queue(queue: &Queue) -> Option<&'static Controller> {
-    all_controllers().nth(queue.controller)
+    all_controllers().get(queue.controller).copied()
 }
 
-/// Gives new changes to the controllers, then lets the next one look at one key. A key whose write needs a webhook's answer
-/// is not taken.
+/// When a step is made anew whose webhooks nobody has answered: their longest timeout has passed.
+const ASKS_AGAIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// Gives new changes to the controllers, then lets the next one look at one key: the one that a webhook was asked for, or one
+/// that is due. A key whose write needs a webhook's answer waits for it, and others have their turns.
 pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) -> Reply<Step> {
+    cluster.controllers.since.get_or_insert(now);
     see(cluster, now);
-    let Some(at) = cluster.controllers.due(now) else { return Reply::Done(Step::Idle(cluster.controllers.next())) };
+    let asked = answers.first().and_then(|answer| answer.call.step.clone());
+    let Some((at, key)) = asked.or_else(|| take(cluster, now)) else {
+        return Reply::Done(Step::Idle(cluster.controllers.next()));
+    };
+    let Some(controller) = cluster.controllers.queues.get(at).and_then(of_queue) else {
+        return Reply::Done(Step::Worked);
+    };
     let first = FirstTry::of(answers, cluster.made, now);
     let mut next = cluster.clone();
     next.made = first.made;
-    next.controllers.steps += 1;
-    next.controllers.turn = at + 1;
-    let Some(controller) = of_queue(&next.controllers.queues[at]) else { return Reply::Done(Step::Worked) };
-    let Some(key) = next.controllers.queues[at].take(now) else { return Reply::Done(Step::Worked) };
+    next.controllers.queues[at].remove(&key);
     let mut context = Context::system(controller.user, answers, first.at);
     if controller.user.starts_with("system:serviceaccount:") {
         "kube-controller-manager".clone_into(&mut context.manager);
@@ -105,19 +118,30 @@ pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) ->
         }
         Err(Halt::Call(mut call)) => {
             cluster.made = cluster.made.max(first.reserved());
-            call.first_try = first;
+            cluster.controllers.queues[at].add(key.clone(), now + ASKS_AGAIN);
+            (call.first_try, call.step) = (first, Some((at, key)));
             return Reply::Call(call);
         }
-        Err(Halt::Status(_)) => {
-            let controllers = &mut cluster.controllers;
-            controllers.steps += 1;
-            controllers.turn = at + 1;
-            let queue = &mut controllers.queues[at];
-            queue.take(now);
-            queue.retry(key, now);
-        }
+        Err(Halt::Status(_)) => cluster.controllers.queues[at].retry(key, now),
     }
     Reply::Done(Step::Worked)
+}
+
+/// The next key that is due, with the place of its queue.
+fn take(cluster: &mut Cluster, now: Timestamp) -> Option<(usize, Key)> {
+    let controllers = &mut cluster.controllers;
+    let at = controllers.due(now)?;
+    controllers.steps += 1;
+    controllers.turn = at + 1;
+    Some((at, controllers.queues[at].take(now)?))
+}
+
+/// Puts the key off that is due next, as if its step had failed.
+pub(crate) fn put_off(cluster: &mut Cluster, now: Timestamp) {
+    see(cluster, now);
+    if let Some((at, key)) = take(cluster, now) {
+        cluster.controllers.queues[at].retry(key, now);
+    }
 }
 
 /// Gives the controllers what changed since they last looked; all objects, if the log does not reach back so far.
@@ -205,6 +229,43 @@ mod tests {
         cluster.compact();
         pass(&mut cluster, 1);
         assert!(cluster.store.list(&crate::resource::Storage::new("", "configmaps"), None, None).next().is_none());
+    }
+
+    #[test]
+    fn a_step_that_waits_for_a_webhook_or_is_put_off_is_not_in_the_way_of_others() {
+        let mut cluster = cluster(&["replicaset-controller"]);
+        let rules =
+            json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]);
+        let hook = json!({
+            "name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None", "rules": rules,
+            "clientConfig": {"url": "https://a.b/c"}, "objectSelector": {"matchLabels": {"app": "a"}},
+        });
+        let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+        post(&mut cluster, hooks, &json!({"metadata": {"name": "h"}, "webhooks": [hook]}));
+        for name in ["a", "b"] {
+            let template =
+                json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template});
+            let set = json!({"metadata": {"name": name}, "spec": spec});
+            post(&mut cluster, "/apis/apps/v1/namespaces/default/replicasets", &set);
+        }
+        let pods = |cluster: &crate::Cluster| cluster.store.count(&PODS);
+        let mut postponed = cluster.clone();
+        let mut next = || cluster.step(&[], after(0));
+        let call = std::iter::repeat_with(&mut next).take(10).find_map(|reply| match reply {
+            Reply::Call(call) => Some(*call),
+            Reply::Done(_) => None,
+        });
+        pass(&mut cluster, 1);
+        assert_eq!(pods(&cluster), 1, "the set that no webhook looks at gets its Pod");
+        let response = json!({"uid": call.as_ref().unwrap().review["request"]["uid"], "allowed": true});
+        let review = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+        cluster.step(&[crate::Answer { call: call.unwrap(), result: Ok(review) }], after(1));
+        assert_eq!(pods(&cluster), 2);
+
+        postponed.put_off(after(0));
+        while matches!(postponed.step(&[], after(0)), Reply::Done(Step::Worked)) {}
+        assert_eq!(pods(&postponed), 1, "what was put off is not due yet");
     }
 
     #[test]

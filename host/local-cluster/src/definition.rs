@@ -26,7 +26,7 @@ mod tests {
     use crate::Cluster;
     use crate::Method::{Delete, Get, Post, Put};
     use crate::testing::{ask, quiet, request, start};
-    use crate::{Answer, Body, Reply};
+    use crate::{Answer, Body, Frame, Reply};
 
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
@@ -321,23 +321,19 @@ mod tests {
         assert_eq!(ask(&mut cluster, Post, DEFINITIONS, &two).0, 201);
         assert_eq!(ask(&mut cluster, Post, WIDGETS, &widget(&json!({"size": 1}))).0, 201);
         let beta = WIDGETS.replace("v1/", "v1beta1/");
-        let Reply::Done(response) =
-            cluster.request(&request(Get, &format!("{beta}/a"), &[], &Value::Null), &[], start())
-        else {
-            panic!()
-        };
+        let get = request(Get, &format!("{beta}/a"), &[], &Value::Null);
+        let Reply::Done(response) = cluster.request(&get, &[], start()) else { panic!() };
         assert_eq!(
             response.headers,
             [("Warning", "299 - \"example.com/v1beta1 Widget is deprecated; use example.com/v1 Widget\"".to_owned())]
         );
-        let Body::Json(found) = response.body else { panic!() };
+        let found = response.body.document().unwrap();
         assert_eq!(found["apiVersion"], "example.com/v1beta1");
 
         let (_, mut two) = ask(&mut cluster, Get, &format!("{DEFINITIONS}/widgets.example.com"), &Value::Null);
         two["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
             "conversionReviewVersions": ["v1"], "clientConfig": {"service": {"name": "s", "namespace": "n", "path": "/convert"}}}});
         assert_eq!(ask(&mut cluster, Put, &format!("{DEFINITIONS}/widgets.example.com"), &two).0, 200);
-        let get = request(Get, &format!("{beta}/a"), &[], &Value::Null);
         let Reply::Call(call) = cluster.request(&get, &[], start()) else { panic!("no webhook is asked") };
         assert_eq!(
             (call.url.as_str(), call.server_name.as_deref()),
@@ -354,13 +350,30 @@ mod tests {
                 "response": {"uid": asked["uid"], "result": {"status": "Success"}, "convertedObjects": [object]}})),
         };
         let Reply::Done(response) = cluster.request(&get, &[answer(&object)], start()) else { panic!() };
-        let Body::Json(found) = response.body else { panic!() };
+        let found = response.body.document().unwrap();
         assert_eq!((&found["spec"]["size"], &found["metadata"]["labels"]), (&json!(7), &json!({"a": "b"})));
         object["metadata"]["name"] = "b".into();
         let Reply::Done(response) = cluster.request(&get, &[answer(&object)], start()) else { panic!() };
-        let Body::Json(failed) = response.body else { panic!() };
+        let failed = response.body.document().unwrap();
         let wanted = "conversion webhook for example.com/v1, Kind=Widget returned invalid converted object at index 0: must have the same name: a != b";
         assert_eq!((response.status, failed["message"].as_str()), (500, Some(wanted)));
+        // A watch converts as well: it waits for the webhook, and ends when that fails.
+        let watch = request(Get, &format!("{beta}?watch=true"), &[], &Value::Null);
+        let Reply::Done(response) = cluster.request(&watch, &[], start()) else { panic!() };
+        let Body::Watch(mut watch) = response.body else { panic!("no watch") };
+        let mut failing = watch.clone();
+        let Reply::Call(again) = cluster.poll(&mut watch, &[], start()) else { panic!("no webhook is asked") };
+        assert_eq!(again.review, call.review);
+        object["metadata"]["name"] = "a".into();
+        let Reply::Done(frames) = cluster.poll(&mut watch, &[answer(&object)], start()) else { panic!() };
+        let [Frame::Event(event)] = frames.as_slice() else { panic!("{frames:?}") };
+        assert_eq!(serde_json::from_str::<Value>(event).unwrap(), json!({"type": "ADDED", "object": found}));
+        object["metadata"]["name"] = "b".into();
+        let Reply::Done(frames) = cluster.poll(&mut failing, &[answer(&object)], start()) else { panic!() };
+        assert!(
+            matches!(&frames[..], [Frame::Event(error), Frame::End] if error.contains(r#""type":"ERROR""#)),
+            "{frames:?}"
+        );
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! A request that needs a webhook's answer is given up without a trace and made again with the answer: the cluster is a
 //! value, so what the first try changed is dropped with its copy.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -41,7 +43,12 @@ pub struct Call {
     pub service: Option<ServiceReference>,
     /// When the request was first tried: all tries of it are made as of then.
     pub first_try: FirstTry,
+    /// Of a step of the controllers: whose, and what is looked at.
+    pub(crate) step: Option<Asker>,
 }
+
+/// The place of a controller's queue, with the namespace and name of a key.
+pub(crate) type Asker = (usize, (Arc<str>, Arc<str>));
 
 /// A Service that a webhook is behind.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -76,18 +76,30 @@ impl Cluster {
         cluster
     }
 
+    /// The names that [`Options::controllers`] may have.
+    pub fn controllers() -> impl Iterator<Item = &'static str> {
+        controllers::names()
+    }
+
     /// Answers a request. `answers` are what webhooks said to earlier tries of the same request.
     pub fn request(&mut self, request: &Request, answers: &[Answer], now: Timestamp) -> Reply<Response> {
         rest::request(self, request, answers, now)
     }
 
-    /// What a watch has to send now: frames in order, each a JSON document with a line end. Empty when nothing happened.
-    pub fn poll(&self, watch: &mut Watch, now: Timestamp) -> Vec<Frame> {
-        watch::poll(self, watch, now)
+    /// What a watch has to send now, in order; empty when nothing happened. `answers` are what webhooks said to earlier tries:
+    /// objects may have to be converted for it.
+    pub fn poll(&self, watch: &mut Watch, answers: &[Answer], now: Timestamp) -> Reply<Vec<Frame>> {
+        watch::poll(self, watch, answers, now)
     }
 
-    /// Lets the controllers do one thing. `answers` are what webhooks said to earlier tries of the same step.
+    /// Lets the controllers do one thing. `answers` are what webhooks said to earlier tries of the same step; while they are
+    /// asked, other steps may be made.
     pub fn step(&mut self, answers: &[Answer], now: Timestamp) -> Reply<Step> {
         controllers::step(self, answers, now)
+    }
+
+    /// Puts off what the next step would do, after it panicked: it is tried again later, and others have their turns.
+    pub fn put_off(&mut self, now: Timestamp) {
+        controllers::put_off(self, now);
     }
 }

@@ -16,8 +16,11 @@ pub struct Options {
     pub tokens: Vec<(String, User)>,
     /// The authority of the API server's certificate, in PEM, which each namespace's `kube-root-ca.crt` shows.
     pub root_ca: String,
-    /// What UIDs and random names follow from.
+    /// What UIDs and random names follow from. A saved cluster comes back with another one, so that it makes no UID that it
+    /// had made after it was saved.
     pub seed: u64,
+    /// What tokens of ServiceAccounts are signed with: as long as it stays, they are accepted.
+    pub token_key: u64,
 }
 
 impl Default for Options {
@@ -29,6 +32,7 @@ impl Default for Options {
             tokens: Vec::new(),
             root_ca: String::new(),
             seed: 0,
+            token_key: 0,
         }
     }
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::resource::Resource;
+use crate::store::Object;
 use crate::table::{self, Include};
 
 /// The form of the objects in a response.
@@ -17,6 +18,48 @@ pub(crate) enum Output {
     Metadata,
     /// `Table`, with what each row shows of its object.
     Table(Include),
+}
+
+/// The text of objects in responses, where it is the one that they are stored with: as they are, in their version.
+pub(crate) struct Texts {
+    /// What the text of an object in the wanted version begins with.
+    start: String,
+    /// The lists of built-in kinds alone say what their items are.
+    bare_items: bool,
+}
+
+impl Texts {
+    pub(crate) fn of(resource: &Resource) -> Self {
+        let start = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", resource.kind, resource.api_version());
+        Self { start, bare_items: resource.custom.is_none() }
+    }
+
+    /// None of an object that is stored in another version.
+    pub(crate) fn object<'a>(&self, object: &'a Object) -> Option<&'a str> {
+        Some(object.text()).filter(|text| text.starts_with(&self.start))
+    }
+
+    /// None of a list with an object that is stored in another version.
+    pub(crate) fn list(&self, resource: &Resource, objects: &[Arc<Object>], metadata: &Value) -> Option<String> {
+        let items = || objects.iter().map(|object| self.object(object));
+        let size = items().try_fold(0, |size, item| Some(size + item?.len() + 1))?;
+        let (kind, version) = (&resource.list_kind, resource.api_version());
+        let mut list =
+            format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+        list.reserve(size);
+        for (at, item) in items().flatten().enumerate() {
+            list.push_str(if at == 0 { "" } else { "," });
+            match item.strip_prefix(&self.start).filter(|_| self.bare_items) {
+                Some(rest) => {
+                    list.push('{');
+                    list.push_str(rest);
+                }
+                None => list.push_str(item),
+            }
+        }
+        list.push_str("]}\n");
+        Some(list)
+    }
 }
 
 impl Output {

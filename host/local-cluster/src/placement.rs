@@ -58,7 +58,7 @@ impl Placement {
 
     fn pod(&mut self, change: &Change) {
         let now = Some(&change.object).filter(|_| change.event != Event::Deleted);
-        let name: Name = (change.object.namespace().into(), change.object.name().into());
+        let name = change.object.key();
         let place = |pod: Option<&Arc<Object>>| {
             let pod = &pod?.value;
             Some((node_of(pod).map(str::to_owned), has_ended(pod), address(pod)))

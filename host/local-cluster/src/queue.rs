@@ -39,6 +39,8 @@ pub(crate) struct Controllers {
     pub(crate) steps: u64,
     /// Whose turn is next.
     pub(crate) turn: usize,
+    /// When they began to work, in this process.
+    pub(crate) since: Option<Timestamp>,
     /// Which Pods are where.
     pub(crate) placement: Placement,
 }
@@ -83,6 +85,13 @@ impl Queue {
         Some(key)
     }
 
+    /// Looks at a key no more, whenever it would be its time.
+    pub(crate) fn remove(&mut self, key: &Key) {
+        if let Some(at) = self.at.remove(key) {
+            self.due.remove(&(at, key.clone()));
+        }
+    }
+
     pub(crate) fn retry(&mut self, key: Key, now: Timestamp) {
         let failures = self.failures.get(&key).copied().unwrap_or(0);
         let wait = FIRST_WAIT.saturating_mul(1 << failures.min(14)).min(LAST_WAIT);
@@ -103,7 +112,7 @@ impl Queue {
 
 impl Controllers {
     pub(crate) fn new(queues: Vec<Queue>) -> Self {
-        Self { queues, seen: 0, steps: 0, turn: 0, placement: Placement::default() }
+        Self { queues, seen: 0, steps: 0, turn: 0, since: None, placement: Placement::default() }
     }
 
     pub(crate) fn next(&self) -> Option<Timestamp> {

@@ -95,16 +95,34 @@ pub struct Response {
 pub enum Body {
     /// A JSON document.
     Json(Value),
+    /// A JSON document that was put together from the texts of objects.
+    Text(String),
     /// Bytes that are made already: text, compressed documents.
     Bytes(Vec<u8>),
     /// A stream of frames that the door polls with [`crate::Cluster::poll`].
     Watch(Box<Watch>),
 }
 
+impl Body {
+    /// The document, of a body that is JSON.
+    pub fn document(self) -> Option<Value> {
+        match self {
+            Self::Json(value) => Some(value),
+            Self::Text(text) => serde_json::from_str(&text).ok(),
+            Self::Bytes(_) | Self::Watch(_) => None,
+        }
+    }
+}
+
 impl Response {
     /// A JSON document with this HTTP status.
     pub fn json(status: u16, value: Value) -> Self {
         Self { status, headers: Vec::new(), content_type: "application/json", body: Body::Json(value) }
+    }
+
+    /// A JSON document that is text already, with this HTTP status.
+    pub(crate) fn document(status: u16, text: String) -> Self {
+        Self { body: Body::Text(text), ..Self::json(status, Value::Null) }
     }
 
     /// Text with HTTP status 200.

@@ -2,6 +2,7 @@
 //! know objects.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
@@ -23,15 +24,8 @@ pub(crate) struct Subresource {
 /// One resource in one version, such as `apps/v1 deployments`.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    pub(crate) group: Arc<str>,
+    names: Names,
     pub(crate) version: Arc<str>,
-    pub(crate) plural: Arc<str>,
-    pub(crate) singular: Arc<str>,
-    pub(crate) kind: Arc<str>,
-    pub(crate) list_kind: Arc<str>,
-    pub(crate) short_names: Vec<Arc<str>>,
-    pub(crate) categories: Vec<Arc<str>>,
-    pub(crate) namespaced: bool,
     pub(crate) verbs: Vec<Arc<str>>,
     pub(crate) subresources: Vec<Subresource>,
     /// Where its objects are stored: those of one group and plural are the same in all versions.
@@ -39,6 +33,27 @@ pub(crate) struct Resource {
     /// The version of a CustomResourceDefinition that serves it; none is built in.
     pub(crate) custom: Option<Arc<Version>>,
     schema: LazyLock<Arc<Schema>, Box<dyn FnOnce() -> Arc<Schema> + Send + Sync>>,
+}
+
+/// What a resource is called in all its versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) group: Arc<str>,
+    pub(crate) plural: Arc<str>,
+    pub(crate) singular: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    pub(crate) list_kind: Arc<str>,
+    pub(crate) short_names: Vec<Arc<str>>,
+    pub(crate) categories: Vec<Arc<str>>,
+    pub(crate) namespaced: bool,
+}
+
+impl Deref for Resource {
+    type Target = Names;
+
+    fn deref(&self) -> &Names {
+        &self.names
+    }
 }
 
 /// The group and plural that objects are stored by, such as `apps/deployments`; core has an empty group.
@@ -55,6 +70,22 @@ impl Storage {
 }
 
 impl Resource {
+    /// A resource that a definition's version serves.
+    pub(crate) fn custom(version: Arc<Version>, names: Names, subresources: Vec<Subresource>) -> Self {
+        let schema = version.schema.clone();
+        Self {
+            version: version.name.clone(),
+            verbs: ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+                .map(Into::into)
+                .into(),
+            subresources,
+            storage: Storage { group: names.group.clone(), plural: names.plural.clone() },
+            names,
+            custom: Some(version),
+            schema: LazyLock::new(Box::new(move || schema)),
+        }
+    }
+
     /// `apps/v1`, or `v1` in the core group.
     pub(crate) fn api_version(&self) -> String {
         api_version(&self.group, &self.version)
@@ -138,60 +169,25 @@ fn read(group: &Arc<str>, version: &Arc<str>, value: &Value) -> Resource {
     });
     let (of_group, of_version, of_kind) = (group.clone(), version.clone(), kind.clone());
     let plural = text(value, "resource");
-    Resource {
+    let names = Names {
         group: group.clone(),
-        version: version.clone(),
         singular: text(value, "singularResource"),
         list_kind: format!("{kind}List").into(),
         short_names: texts(value, "shortNames"),
         categories: texts(value, "categories"),
         namespaced: value["scope"] == "Namespaced",
-        verbs: texts(value, "verbs"),
-        subresources: subresources.collect(),
-        storage: storage(group, &plural),
-        custom: None,
-        schema: LazyLock::new(Box::new(move || published::schema(&of_group, &of_version, &of_kind))),
         plural,
         kind,
+    };
+    Resource {
+        version: version.clone(),
+        verbs: texts(value, "verbs"),
+        subresources: subresources.collect(),
+        storage: storage(group, &names.plural),
+        names,
+        custom: None,
+        schema: LazyLock::new(Box::new(move || published::schema(&of_group, &of_version, &of_kind))),
     }
-}
-
-impl Resource {
-    /// A resource that a definition's version serves.
-    pub(crate) fn custom(version: Arc<Version>, mut names: Names, subresources: Vec<Subresource>) -> Self {
-        let schema = version.schema.clone();
-        Self {
-            group: names.group.clone(),
-            version: version.name.clone(),
-            plural: names.plural.clone(),
-            singular: names.singular,
-            kind: names.kind,
-            list_kind: names.list_kind,
-            short_names: std::mem::take(&mut names.short_names),
-            categories: std::mem::take(&mut names.categories),
-            namespaced: names.namespaced,
-            verbs: ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-                .map(Into::into)
-                .into(),
-            subresources,
-            storage: Storage { group: names.group, plural: names.plural },
-            custom: Some(version),
-            schema: LazyLock::new(Box::new(move || schema)),
-        }
-    }
-}
-
-/// The accepted names of a definition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Names {
-    pub(crate) group: Arc<str>,
-    pub(crate) plural: Arc<str>,
-    pub(crate) singular: Arc<str>,
-    pub(crate) kind: Arc<str>,
-    pub(crate) list_kind: Arc<str>,
-    pub(crate) short_names: Vec<Arc<str>>,
-    pub(crate) categories: Vec<Arc<str>>,
-    pub(crate) namespaced: bool,
 }
 
 fn array<'a>(value: &'a Value, key: &str) -> &'a [Value] {

@@ -128,7 +128,11 @@ fn objects(
     served(&attributes, address)?;
     output::acceptable(request, &attributes.resource)?;
     context.dry_run = dry_run(request);
-    if let Some(warning) = attributes.resource.custom.as_ref().and_then(|version| version.deprecated.as_ref()) {
+    let deprecated = match &attributes.resource.custom {
+        Some(version) => version.deprecated.as_deref(),
+        None => strategy::deprecation(&attributes.resource),
+    };
+    if let Some(warning) = deprecated {
         context.warn(warning);
     }
     if let Some(special) = subresource::special(cluster, request, &attributes, context)? {

@@ -1,14 +1,15 @@
 //! A cluster as records, to be kept beyond the end of the process: what each change left. Input: the log of changes, or all
 //! objects. Output: records, from which the same cluster comes back. It must not know files.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::options::Options;
-use crate::resource::{Storage, built_in};
+use crate::resource::{Storage, built_in, group_version};
 use crate::store::{Change, Event, Object};
-use crate::{Cluster, controllers, definition};
+use crate::{Cluster, builtin_versions, controllers, definition};
 
 impl Cluster {
     /// The changes after a version, oldest first, each as a record. None if the log does not reach back to it: save all.
@@ -25,7 +26,7 @@ impl Cluster {
         let mut objects: Vec<(&Storage, &Arc<Object>)> =
             all.iter().flat_map(|(storage, objects)| objects.iter().map(move |object| (storage, object))).collect();
         objects.sort_by_key(|(_, object)| object.revision);
-        let record = |(storage, object): (&Storage, &Arc<Object>)| json!({"group": &*storage.group, "plural": &*storage.plural, "object": object.value});
+        let record = |(storage, object): (&Storage, &Arc<Object>)| json!({"group": &*storage.group, "plural": &*storage.plural, "object": *object.read()});
         let mut records: Vec<Value> = objects.into_iter().map(record).collect();
         records.push(json!({"revision": self.store.revision(), "made": self.made}));
         records
@@ -39,7 +40,7 @@ impl Cluster {
                 "gone": {"namespace": change.object.namespace(), "name": change.object.name()},
             }),
             Event::Added | Event::Modified => {
-                json!({"group": group, "plural": plural, "object": change.object.value, "made": self.made})
+                json!({"group": group, "plural": plural, "object": *change.object.read(), "made": self.made})
             }
         }
     }
@@ -58,6 +59,37 @@ impl Cluster {
         cluster.compact();
         cluster.serve_definitions();
         Ok(cluster)
+    }
+
+    /// The cluster that has these objects and no others, as another cluster has them: with their UIDs and versions, of any
+    /// served version of their kinds.
+    ///
+    /// # Errors
+    /// Which object is of a kind that neither is built in nor has its definition among the objects.
+    pub fn with_objects(options: Options, objects: Vec<Value>) -> Result<Self, String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let is_definition = |object: &&Value| object["kind"] == "CustomResourceDefinition";
+        let name = |definition: &Value| {
+            let spec = &definition["spec"];
+            ((text(&spec["group"]), text(&spec["names"]["kind"])), text(&spec["names"]["plural"]))
+        };
+        let plurals: BTreeMap<_, _> = objects.iter().filter(is_definition).map(name).collect();
+        let built_in = Self::empty(Options::default(), controllers::waiting(&options));
+        let mut records = Vec::new();
+        for object in objects {
+            let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+            let (group, version) = group_version(&api_version);
+            let known = built_in.kind(group, version, &kind).cloned();
+            let (storage, object) = match (known, plurals.get(&(group.to_owned(), kind.clone()))) {
+                (Some(resource), _) => (resource.storage.clone(), builtin_versions::for_storage(&resource, object)),
+                (None, Some(plural)) => (Storage::new(group, plural), object),
+                (None, None) => return Err(format!("{api_version} {kind} is not known: copy its definition as well")),
+            };
+            records.push(json!({"group": &*storage.group, "plural": &*storage.plural, "object": object}));
+        }
+        let version = |record: &Value| text(&record["object"]["metadata"]["resourceVersion"]).parse().unwrap_or(0_u64);
+        records.sort_by_key(version);
+        Self::restore(options, records)
     }
 
     fn replay(&mut self, mut record: Value) -> Result<(), &'static str> {

@@ -4,6 +4,8 @@
 //!
 //! Everything is a persistent collection: a copy of the store takes no time and shares all that does not change.
 
+mod object;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,18 +14,18 @@ use serde_json::Value;
 
 use crate::resource::Storage;
 
+pub(crate) use self::object::Object;
+
 /// How many changes the log keeps. A watch that is further behind gets 410, as from etcd after a compaction; 10,000 objects
 /// that change twice within its reach fit.
 const MAX_LOG: usize = 32_768;
+/// How many bytes of objects the log keeps besides: ten thousand changes of large Pods.
+const MAX_LOG_BYTES: usize = 128 << 20;
 
-/// An object with its version. What is stored never changes: a new version is a new object.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Object {
-    /// The object as it was admitted, with its resource version.
-    pub(crate) value: Value,
-    /// Its resource version.
-    pub(crate) revision: u64,
-}
+/// How many changes back objects keep their trees: what is newer controllers and watches look at.
+const MAX_WITH_TREE: usize = 256;
+/// How many objects each change looks through for trees that reading left behind.
+const SWEPT: usize = 2;
 
 /// The namespace (empty for cluster-scoped objects) and name.
 pub(crate) type Name = (Arc<str>, Arc<str>);
@@ -57,45 +59,13 @@ pub(crate) struct Store {
     objects: OrdMap<Storage, OrdMap<Name, Arc<Object>>>,
     owned: OrdSet<Owned>,
     log: Vector<Change>,
+    /// The bytes of the objects in the log.
+    log_bytes: usize,
     revision: u64,
     /// The log has all changes after this version.
     compacted: u64,
-}
-
-impl Object {
-    pub(crate) fn name(&self) -> &str {
-        self.value["metadata"]["name"].as_str().unwrap_or_default()
-    }
-
-    pub(crate) fn namespace(&self) -> &str {
-        self.value["metadata"]["namespace"].as_str().unwrap_or_default()
-    }
-
-    pub(crate) fn uid(&self) -> &str {
-        self.value["metadata"]["uid"].as_str().unwrap_or_default()
-    }
-
-    /// Whether it is being deleted.
-    pub(crate) fn terminates(&self) -> bool {
-        !self.value["metadata"]["deletionTimestamp"].is_null()
-    }
-
-    /// A label's value.
-    pub(crate) fn label(&self, key: &str) -> Option<&str> {
-        self.value["metadata"]["labels"].get(key).and_then(Value::as_str)
-    }
-}
-
-fn owners(value: &Value) -> impl Iterator<Item = &str> {
-    let references = value["metadata"]["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
-    references.iter().filter_map(|reference| reference["uid"].as_str())
-}
-
-/// What an object is indexed by: its owners' UIDs, and the empty one if none of them is its controller.
-fn indexed_by(value: &Value) -> impl Iterator<Item = &str> {
-    let references = value["metadata"]["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
-    let orphan = references.iter().all(|reference| reference["controller"] != true);
-    owners(value).filter(|uid| !uid.is_empty()).chain(orphan.then_some(""))
+    /// The object that was looked at last for a tree that nobody needs.
+    swept: Option<(Storage, Name)>,
 }
 
 impl Store {
@@ -173,16 +143,15 @@ impl Store {
     pub(crate) fn put(&mut self, storage: &Storage, mut value: Value) -> Arc<Object> {
         self.revision += 1;
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
-        let object = Arc::new(Object { value, revision: self.revision });
-        let name: Name = (object.namespace().into(), object.name().into());
-        for owner in indexed_by(&object.value) {
-            self.owned.insert((owner.into(), storage.clone(), name.clone()));
+        let object = Arc::new(Object::new(value, self.revision));
+        let name = object.key();
+        for owner in object.owners() {
+            self.owned.insert((owner.clone(), storage.clone(), name.clone()));
         }
         let previous = self.objects.entry(storage.clone()).or_default().insert(name.clone(), object.clone());
         if let Some(previous) = &previous {
-            for owner in indexed_by(&previous.value).filter(|gone| indexed_by(&object.value).all(|kept| kept != *gone))
-            {
-                self.owned.remove(&(owner.into(), storage.clone(), name.clone()));
+            for owner in previous.owners().iter().filter(|owner| !object.owners().contains(owner)) {
+                self.owned.remove(&(owner.clone(), storage.clone(), name.clone()));
             }
         }
         let event = if previous.is_some() { Event::Modified } else { Event::Added };
@@ -204,13 +173,13 @@ impl Store {
         if objects.is_empty() {
             self.objects.remove(storage);
         }
-        for owner in indexed_by(&previous.value) {
-            self.owned.remove(&(owner.into(), storage.clone(), name.clone()));
+        for owner in previous.owners() {
+            self.owned.remove(&(owner.clone(), storage.clone(), name.clone()));
         }
         self.revision += 1;
-        let mut value = previous.value.clone();
+        let mut value = previous.read().into_owned();
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
-        let object = Arc::new(Object { value, revision: self.revision });
+        let object = Arc::new(Object::new(value, self.revision));
         let change = Change {
             revision: self.revision,
             storage: storage.clone(),
@@ -223,16 +192,73 @@ impl Store {
     }
 
     fn record(&mut self, change: Change) {
+        self.log_bytes += change.object.text().len();
         self.log.push_back(change);
-        if self.log.len() > MAX_LOG {
-            self.compacted = self.log.pop_front().map_or(self.compacted, |oldest| oldest.revision);
+        while self.log.len() > MAX_LOG || self.log_bytes > MAX_LOG_BYTES && self.log.len() > MAX_WITH_TREE {
+            let Some(oldest) = self.log.pop_front() else { break };
+            self.log_bytes -= oldest.object.text().len();
+            self.compacted = oldest.revision;
+        }
+        self.let_go();
+        for _ in 0..SWEPT {
+            self.sweep();
+        }
+    }
+
+    /// Takes the trees from a change that is no longer new, and from its object if that is still the newest.
+    fn let_go(&mut self) {
+        let Some(at) = self.log.len().checked_sub(MAX_WITH_TREE + 1) else { return };
+        let Some(change) = self.log.get(at) else { return };
+        let lean = |object: &Arc<Object>| object.without_tree().unwrap_or_else(|| object.clone());
+        if !change.object.has_tree() && change.previous.as_ref().is_none_or(|previous| !previous.has_tree()) {
+            return;
+        }
+        let change = change.clone();
+        let name = change.object.key();
+        let newest = self.objects.get(&change.storage).and_then(|all| all.get(&name));
+        if newest.is_some_and(|newest| Arc::ptr_eq(newest, &change.object)) {
+            // A copy of its own: who looks at the newest does not give the log a tree.
+            self.replace(&change.storage, name, lean(&change.object));
+        }
+        let (object, previous) = (lean(&change.object), change.previous.as_ref().map(lean));
+        self.log.set(at, Change { object, previous, ..change });
+    }
+
+    /// Takes the tree from the next object in their order, if it is not new: somebody looked at it.
+    fn sweep(&mut self) {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let last = self.swept.take();
+        let same = last.as_ref().and_then(|(storage, name)| {
+            let next = self.objects.get(storage)?.range((Excluded(name.clone()), Unbounded)).next()?;
+            Some((storage.clone(), next))
+        });
+        let next = same.or_else(|| {
+            let start = last.as_ref().map_or(Unbounded, |(storage, _)| Excluded(storage.clone()));
+            let (storage, all) = self.objects.range((start, Unbounded)).next()?;
+            Some((storage.clone(), all.iter().next()?))
+        });
+        // After the last object the first one is next.
+        let Some((storage, (name, object))) = next else { return };
+        let is_old = object.revision + (MAX_WITH_TREE as u64) < self.revision;
+        let (name, lean) = (name.clone(), if is_old { object.without_tree() } else { None });
+        if let Some(lean) = lean {
+            self.replace(&storage, name.clone(), lean);
+        }
+        self.swept = Some((storage, name));
+    }
+
+    /// Puts the same object in another form.
+    fn replace(&mut self, storage: &Storage, name: Name, object: Arc<Object>) {
+        if let Some(objects) = self.objects.get_mut(storage) {
+            objects.insert(name, object);
         }
     }
 
     /// Forgets all changes up to a version, as etcd's compaction does.
     pub(crate) fn compact(&mut self, revision: u64) {
         while self.log.front().is_some_and(|oldest| oldest.revision <= revision) {
-            self.log.pop_front();
+            let oldest = self.log.pop_front();
+            self.log_bytes -= oldest.map_or(0, |oldest| oldest.object.text().len());
         }
         self.compacted = self.compacted.max(revision.min(self.revision));
     }
@@ -254,5 +280,54 @@ impl Store {
     pub(crate) fn all(&self) -> BTreeMap<Storage, Vec<Arc<Object>>> {
         let objects = self.objects.iter();
         objects.map(|(storage, objects)| (storage.clone(), objects.values().cloned().collect())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Method::{Get, Post, Put};
+    use crate::testing::{ask, quiet};
+
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+    fn trees(store: &Store) -> usize {
+        let objects = store.objects.values().flat_map(OrdMap::values);
+        let logged = store.log.iter().flat_map(|change| [Some(&change.object), change.previous.as_ref()]).flatten();
+        objects.chain(logged).filter(|object| object.has_tree()).count()
+    }
+
+    #[test]
+    fn only_what_is_new_or_was_just_looked_at_has_the_memory_of_a_tree() {
+        const COUNT: usize = 2_000;
+        let mut cluster = quiet();
+        for at in 0..COUNT {
+            let (code, mut map) = ask(&mut cluster, Post, MAPS, &json!({"metadata": {"name": format!("m{at}")}}));
+            map["data"] = json!({"k": "v"});
+            assert_eq!((code, ask(&mut cluster, Put, &format!("{MAPS}/m{at}"), &map).0), (201, 200));
+        }
+        // Each change has two objects, of which one is the newest of its name.
+        let most = 4 * MAX_WITH_TREE;
+        assert!(trees(&cluster.store) < most, "{}", trees(&cluster.store));
+        let before = trees(&cluster.store);
+        for query in ["", "?labelSelector=!x", "?fieldSelector=metadata.name!=x", "?limit=500"] {
+            let (_, list) = ask(&mut cluster, Get, &format!("{MAPS}{query}"), &Value::Null);
+            assert_eq!(list["items"].as_array().map(Vec::len), Some(if query == "?limit=500" { 500 } else { COUNT }));
+        }
+        assert_eq!(trees(&cluster.store), before, "lists give no object a tree");
+        let storage = Storage::new("", "configmaps");
+        let sizes = cluster.store.list(&storage, None, None).map(|map| map.value["data"].to_string().len());
+        assert!(sizes.sum::<usize>() > 0 && trees(&cluster.store) >= COUNT);
+        for at in 0..COUNT {
+            ask(
+                &mut cluster,
+                Post,
+                "/api/v1/namespaces/default/secrets",
+                &json!({"metadata": {"name": format!("s{at}")}}),
+            );
+        }
+        assert!(trees(&cluster.store) < most, "{}", trees(&cluster.store));
     }
 }

@@ -30,6 +30,7 @@ use crate::{Cluster, definition};
 use self::field::{Causes, text};
 
 pub(crate) use self::bootstrap::bootstrap;
+pub(crate) use self::kind::deprecation;
 
 /// Fills in the defaults of built-in kinds that the published schema lacks, in the form in which the API server writes them.
 pub(crate) fn default(resource: &Resource, object: &mut Value) {

@@ -76,17 +76,14 @@ fn row(object: &Value, cells: Vec<Value>, include: Include) -> Value {
 mod tests {
     use serde_json::{Value, json};
 
+    use crate::Cluster;
     use crate::Method::{Get, Post};
     use crate::testing::{quiet, request, respond};
-    use crate::{Body, Cluster};
 
     const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
     fn table(cluster: &mut Cluster, target: &str) -> Value {
-        match respond(cluster, &request(Get, target, &[("accept", AS_TABLE)], &json!(null))).body {
-            Body::Json(table) => table,
-            other => panic!("no document: {other:?}"),
-        }
+        respond(cluster, &request(Get, target, &[("accept", AS_TABLE)], &json!(null))).body.document().unwrap()
     }
 
     fn names(table: &Value) -> Vec<&str> {

@@ -1,14 +1,14 @@
 //! Watches: a place in the log of changes and what to send from there. Input: the cluster. Output: frames. It must not know
 //! how frames travel.
 
-use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::halt::Status;
-use crate::output::Output;
+use crate::halt::{Answer, Halt, Reply, Status};
+use crate::output::{Output, Texts};
 use crate::resource::Resource;
 use crate::selector::{Fields, Labels};
 use crate::store::{Change, Event, Object};
@@ -29,7 +29,7 @@ pub struct Watch {
     pub(crate) output: Output,
     pub(crate) bookmarks: bool,
     /// Objects that were there when the watch began, still to be sent as ADDED.
-    pub(crate) initial: Vec<Arc<Object>>,
+    pub(crate) initial: VecDeque<Arc<Object>>,
     /// Whether the end of the initial objects is still to be marked (`sendInitialEvents`).
     pub(crate) marks_end: bool,
     /// All changes up to this version were sent.
@@ -44,10 +44,16 @@ pub struct Watch {
 /// What a watch sends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
-    /// One event, `{"type": …, "object": …}`.
-    Event(Value),
+    /// One event, `{"type": …, "object": …}`, as a JSON document without a line end.
+    Event(String),
     /// The stream ends.
     End,
+}
+
+/// What the frames of one poll are made with.
+struct By<'a> {
+    answers: &'a [Answer],
+    now: Timestamp,
 }
 
 impl Watch {
@@ -58,42 +64,42 @@ impl Watch {
 
     fn selects(&self, object: &Object) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| **namespace == *object.namespace())
-            && self.labels.matches(&object.value["metadata"]["labels"])
-            && self.fields.matches(&object.value)
+            && selects(object, &self.labels, &self.fields)
     }
 
-    fn frame(&mut self, cluster: &Cluster, kind: &str, object: &Object, now: Timestamp) -> Frame {
-        // A webhook cannot be asked while a watch is polled: what only it could convert stays as it is stored.
-        let value = definition::at_version(cluster, &self.resource, &object.value, &[]);
-        let value = value.unwrap_or(Cow::Borrowed(&object.value));
-        let mut object = self.output.object(&self.resource, &value, now);
+    fn frame(&mut self, cluster: &Cluster, kind: &str, object: &Object, by: &By<'_>) -> Result<Frame, Halt> {
+        if let (Output::Whole, Some(text)) = (self.output, Texts::of(&self.resource).object(object)) {
+            return Ok(Frame::Event(format!("{{\"type\":\"{kind}\",\"object\":{text}}}")));
+        }
+        let stored = object.read();
+        let value = definition::at_version(cluster, &self.resource, &stored, by.answers)?;
+        let mut object = self.output.object(&self.resource, &value, by.now);
         if matches!(self.output, Output::Table(_)) && std::mem::replace(&mut self.has_columns, true) {
             object["columnDefinitions"] = Value::Null;
         }
-        Frame::Event(json!({"type": kind, "object": object}))
+        Ok(event(kind, &object))
     }
 
     /// What a change is to this watch: an object that comes into its selection is added, one that leaves it is deleted.
-    fn event(&mut self, cluster: &Cluster, change: &Change, now: Timestamp) -> Option<Frame> {
+    fn event(&mut self, cluster: &Cluster, change: &Change, by: &By<'_>) -> Result<Option<Frame>, Halt> {
         if change.storage != self.resource.storage {
-            return None;
+            return Ok(None);
         }
-        let selected_before = change.previous.as_ref().is_some_and(|object| self.selects(object));
+        let before = change.previous.as_ref().filter(|object| self.selects(object));
         let selected = change.event != Event::Deleted && self.selects(&change.object);
-        match (selected_before, selected) {
-            (false, false) => None,
-            (false, true) => Some(self.frame(cluster, "ADDED", &change.object, now)),
-            (true, true) => Some(self.frame(cluster, "MODIFIED", &change.object, now)),
-            (true, false) if change.event == Event::Deleted => {
-                Some(self.frame(cluster, "DELETED", &change.object, now))
-            }
-            (true, false) => {
+        let frame = match (before, selected) {
+            (None, false) => return Ok(None),
+            (None, true) => self.frame(cluster, "ADDED", &change.object, by),
+            (Some(_), true) => self.frame(cluster, "MODIFIED", &change.object, by),
+            (Some(_), false) if change.event == Event::Deleted => self.frame(cluster, "DELETED", &change.object, by),
+            (Some(before), false) => {
                 // The last state that was selected, with the version of the change.
-                let mut value = change.previous.as_ref()?.value.clone();
+                let mut value = before.read().into_owned();
                 value["metadata"]["resourceVersion"] = change.revision.to_string().into();
-                Some(self.frame(cluster, "DELETED", &Object { value, revision: change.revision }, now))
+                self.frame(cluster, "DELETED", &Object::new(value, change.revision), by)
             }
-        }
+        };
+        frame.map(Some)
     }
 
     fn bookmark(&self, ends_initial: bool) -> Frame {
@@ -101,52 +107,78 @@ impl Watch {
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = self.output.bookmark(&self.resource, metadata);
-        Frame::Event(json!({"type": "BOOKMARK", "object": object}))
+        event("BOOKMARK", &self.output.bookmark(&self.resource, metadata))
+    }
+
+    /// What is sent when a frame cannot be made: the frames before it, then the webhook is asked that has to convert it. An
+    /// object that cannot be converted ends the watch.
+    fn halted(&mut self, mut frames: Vec<Frame>, halt: Halt) -> Reply<Vec<Frame>> {
+        match halt {
+            Halt::Call(call) if frames.is_empty() => return Reply::Call(call),
+            Halt::Call(_) => {}
+            Halt::Status(status) => self.end(&mut frames, Some(&status)),
+        }
+        Reply::Done(frames)
+    }
+
+    fn end(&mut self, frames: &mut Vec<Frame>, why: Option<&Status>) {
+        self.ended = true;
+        frames.extend(why.map(|status| event("ERROR", &status.to_json())));
+        frames.push(Frame::End);
     }
 }
 
+fn event(kind: &str, object: &Value) -> Frame {
+    Frame::Event(json!({"type": kind, "object": object}).to_string())
+}
+
+/// Whether the selectors of a list or a watch choose an object.
+pub(crate) fn selects(object: &Object, labels: &Labels, fields: &Fields) -> bool {
+    labels.matches(object.labels()) && (fields.0.is_empty() || fields.matches(&object.read()))
+}
+
 /// The frames that are due. After [`Frame::End`] there are none.
-pub(crate) fn poll(cluster: &Cluster, watch: &mut Watch, now: Timestamp) -> Vec<Frame> {
-    let mut frames = Vec::new();
+pub(crate) fn poll(cluster: &Cluster, watch: &mut Watch, answers: &[Answer], now: Timestamp) -> Reply<Vec<Frame>> {
+    let (by, mut frames) = (By { answers, now }, Vec::new());
     if watch.ended {
-        return frames;
+        return Reply::Done(frames);
     }
-    let initial = std::mem::take(&mut watch.initial);
-    for object in &initial {
-        frames.push(watch.frame(cluster, "ADDED", object, now));
+    while let Some(object) = watch.initial.front().cloned() {
+        match watch.frame(cluster, "ADDED", &object, &by) {
+            Ok(frame) => frames.push(frame),
+            Err(halt) => return watch.halted(frames, halt),
+        }
+        watch.initial.pop_front();
+        if frames.len() >= MAX_FRAMES {
+            return Reply::Done(frames);
+        }
     }
     if std::mem::take(&mut watch.marks_end) {
         frames.push(watch.bookmark(true));
     }
     if watch.position < cluster.store.compacted() {
-        let compacted = cluster.store.compacted();
-        let status = Status::expired(format!("too old resource version: {} ({compacted})", watch.position));
-        frames.push(Frame::Event(json!({"type": "ERROR", "object": status.to_json()})));
-        return end(watch, frames);
+        let why = format!("too old resource version: {} ({})", watch.position, cluster.store.compacted());
+        watch.end(&mut frames, Some(&Status::expired(why)));
+        return Reply::Done(frames);
     }
     for change in cluster.store.changes(watch.position) {
+        match watch.event(cluster, change, &by) {
+            Ok(frame) => frames.extend(frame),
+            Err(halt) => return watch.halted(frames, halt),
+        }
         watch.position = change.revision;
-        frames.extend(watch.event(cluster, change, now));
         if frames.len() >= MAX_FRAMES {
-            return frames;
+            return Reply::Done(frames);
         }
     }
     let served = cluster.resource(&watch.resource.group, &watch.resource.version, &watch.resource.plural);
     if now >= watch.ends_at || served.is_none() {
-        return end(watch, frames);
-    }
-    if watch.bookmarks && now >= watch.next_bookmark {
+        watch.end(&mut frames, None);
+    } else if watch.bookmarks && now >= watch.next_bookmark {
         frames.push(watch.bookmark(false));
         watch.next_bookmark = now + BOOKMARK_EVERY;
     }
-    frames
-}
-
-fn end(watch: &mut Watch, mut frames: Vec<Frame>) -> Vec<Frame> {
-    watch.ended = true;
-    frames.push(Frame::End);
-    frames
+    Reply::Done(frames)
 }
 
 /// When the first bookmark of a watch is due.

@@ -36,5 +36,5 @@ pub(crate) fn ask(
     }
     let ca_bundle = BASE64_STANDARD.decode(text(&client["caBundle"])).unwrap_or_default();
     let first_try = FirstTry::default();
-    Err(Call { url, ca_bundle, server_name, service, review, timeout_seconds, first_try }.into())
+    Err(Call { url, ca_bundle, server_name, service, review, timeout_seconds, first_try, step: None }.into())
 }

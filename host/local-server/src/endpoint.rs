@@ -1,7 +1,7 @@
 //! Where a Service is: the address of one of its endpoints, since nothing serves its own. Input: a snapshot of the cluster, and
 //! a name and a port. Output: an address. It must not know webhooks.
 
-use mortise_local_cluster::{Body, Cluster, Credentials, Method, Reply, Request, User};
+use mortise_local_cluster::{Cluster, Credentials, Method, Reply, Request, User};
 use serde_json::Value;
 
 use crate::clock;
@@ -67,10 +67,7 @@ fn read(cluster: &Cluster, path: &str, labels: Option<String>) -> Option<Value> 
         body: Vec::new(),
     };
     match cluster.clone().request(&request, &[], clock::now()) {
-        Reply::Done(response) if response.status == 200 => match response.body {
-            Body::Json(value) => Some(value),
-            _ => None,
-        },
+        Reply::Done(response) if response.status == 200 => response.body.document(),
         _ => None,
     }
 }

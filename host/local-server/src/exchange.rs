@@ -12,12 +12,8 @@ use crate::audit::{self, AuditLog, Received};
 use crate::current::{Current, guard};
 use crate::encode::{self, Response};
 use crate::metrics::Metrics;
-use crate::webhook::Webhooks;
+use crate::webhook::{MAX_CALLS, Webhooks};
 use crate::{clock, decode, stream};
-
-/// How many webhooks one request may ask. Each configuration has a few, and some are asked again; a list asks once for the
-/// conversion of all its objects.
-pub(crate) const MAX_CALLS: usize = 100;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -111,6 +107,11 @@ impl Door {
                 let document = encode::document(&value, encode::is_pretty(request));
                 encode::whole(status, content_type, document, compress)
             }
+            Body::Text(text) if encode::is_pretty(request) => {
+                let value = serde_json::from_str(&text).unwrap_or_default();
+                encode::whole(status, content_type, encode::document(&value, true), compress)
+            }
+            Body::Text(text) => encode::whole(status, content_type, text.into_bytes(), compress),
             Body::Bytes(bytes) => encode::whole(status, content_type, bytes, compress),
             Body::Watch(watch) => return self.watch(*watch, content_type, audited),
         };
@@ -159,7 +160,7 @@ impl Door {
         let open = self.metrics.open(&audited.subject);
         tokio::spawn(async move {
             tokio::select! {
-                () = stream::send(watch, clusters, sender) => {}
+                () = stream::send(&door.webhooks, watch, clusters, sender) => {}
                 () = door.closed() => {}
             }
             drop(open);

@@ -27,8 +27,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use mortise_local_cluster::Cluster;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::runtime::{self, Runtime};
 use tokio::task::{JoinHandle, JoinSet};
@@ -55,6 +56,8 @@ pub struct Options {
     pub port: u16,
     /// PEM files with the certificate and the key to serve with; without them the server makes its own.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The objects that a cluster begins with, as another one has them, instead of its own; those of `state` come before.
+    pub objects: Option<Vec<Value>>,
     /// The folder in which the cluster and its authority outlast the process.
     pub state: Option<PathBuf>,
     /// The file that gets a line for each request, as from kube-apiserver's `--audit-log-path`.
@@ -77,8 +80,9 @@ impl Server {
     /// Starts to serve.
     ///
     /// # Errors
-    /// Which file or port cannot be used.
+    /// Which file or port cannot be used, or which controller there is not.
     pub fn open(options: Options) -> Result<Self> {
+        check_controllers(&options.cluster.controllers)?;
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("local-cluster")
@@ -96,11 +100,15 @@ impl Server {
 
         let mut cluster = options.cluster;
         cluster.root_ca.clone_from(&serving.authority_pem);
-        let (cluster, saved) = match &options.state {
-            Some(folder) => Saved::open(folder, cluster).map(|(cluster, saved)| (cluster, Some(saved)))?,
-            None => {
-                cluster.seed = seed::random()?;
-                (Cluster::new(cluster, clock::now()), None)
+        let (cluster, saved) = match (&options.state, options.objects) {
+            (Some(folder), _) => Saved::open(folder, cluster).map(|(cluster, saved)| (cluster, Some(saved)))?,
+            (None, objects) => {
+                (cluster.seed, cluster.token_key) = (seed::random()?, seed::random()?);
+                let new = match objects {
+                    Some(objects) => Cluster::with_objects(cluster, objects).map_err(Error::msg)?,
+                    None => Cluster::new(cluster, clock::now()),
+                };
+                (new, None)
             }
         };
         let audit = options.audit_log.as_deref().map(AuditLog::open).transpose()?;
@@ -128,6 +136,12 @@ impl Server {
     /// Why the file cannot be written.
     pub fn write_kubeconfig(&self, path: &Path) -> Result<()> {
         file::replace(path, self.kubeconfig.as_bytes())
+    }
+
+    /// Forgets how the cluster changed so far, as etcd does every five minutes: watches that are behind get 410.
+    pub fn compact(&self) {
+        // A cluster that panicked is as before.
+        let _ = self.door.current.change(Cluster::compact);
     }
 
     /// Serves until the future is ready, and gives what it gives.
@@ -168,4 +182,15 @@ impl Drop for Server {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Refuses names that no controller has, as kube-controller-manager does.
+fn check_controllers(entries: &[String]) -> Result<()> {
+    let mut named = entries.iter().map(|entry| entry.trim_start_matches('-'));
+    let is_known = |name: &str| name.is_empty() || name == "*" || Cluster::controllers().any(|known| known == name);
+    if let Some(name) = named.find(|name| !is_known(name)) {
+        let all: Vec<&str> = Cluster::controllers().collect();
+        bail!("{name:?} is not in the list of known controllers: {}", all.join(", "));
+    }
+    Ok(())
 }

@@ -26,7 +26,7 @@ pub(crate) struct Saved {
     bytes: u64,
     /// How many it had when it was written anew.
     bytes_at_first: u64,
-    seed: u64,
+    token_key: u64,
 }
 
 impl Saved {
@@ -39,14 +39,16 @@ impl Saved {
             let text = std::fs::read(&path).with_context(damaged)?;
             let mut records = records(&text).with_context(damaged)?;
             let head = records.next().transpose().with_context(damaged)?.unwrap_or_default();
-            options.seed = head["seed"].as_u64().context("its first line has no seed").with_context(damaged)?;
+            let key = head["key"].as_u64().context("its first line has no key").with_context(damaged)?;
+            (options.seed, options.token_key) = (seed::random()?, key);
             let records = records.collect::<Result<Vec<Value>>>().with_context(damaged)?;
             Cluster::restore(options.clone(), records).map_err(Error::msg).with_context(damaged)?
         } else {
-            options.seed = seed::random()?;
+            (options.seed, options.token_key) = (seed::random()?, seed::random()?);
             Cluster::new(options.clone(), clock::now())
         };
-        let mut saved = Self { file: append(folder, &path)?, path, bytes: 0, bytes_at_first: 0, seed: options.seed };
+        let (file, token_key) = (append(folder, &path)?, options.token_key);
+        let mut saved = Self { file, path, bytes: 0, bytes_at_first: 0, token_key };
         saved.compact(&cluster)?;
         Ok((cluster, saved))
     }
@@ -64,7 +66,7 @@ impl Saved {
 
     /// Writes the file anew.
     fn compact(&mut self, cluster: &Cluster) -> Result<()> {
-        let mut records = vec![json!({"seed": self.seed})];
+        let mut records = vec![json!({"key": self.token_key})];
         records.extend(cluster.saved());
         let lines = lines(&records);
         file::replace(&self.path, &lines)?;
@@ -102,11 +104,12 @@ fn lines(records: &[Value]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use mortise_local_cluster::{Credentials, Method, Request, User};
+    use mortise_local_cluster::{Body, Credentials, Method, Reply, Request, Response, User};
 
     use super::*;
 
-    fn create(cluster: &mut Cluster, name: &str) {
+    /// Creates a ConfigMap, and gives its UID.
+    fn create(cluster: &mut Cluster, name: &str) -> String {
         let groups = vec!["system:masters".to_owned()];
         let request = Request {
             method: Method::Post,
@@ -116,7 +119,10 @@ mod tests {
             credentials: Credentials::User(User { name: "a".to_owned(), groups, ..User::default() }),
             body: json!({"metadata": {"name": name}}).to_string().into_bytes(),
         };
-        cluster.request(&request, &[], clock::now());
+        match cluster.request(&request, &[], clock::now()) {
+            Reply::Done(Response { body: Body::Json(object), .. }) => object["metadata"]["uid"].to_string(),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -132,8 +138,22 @@ mod tests {
         let (again, _) = Saved::open(folder.path(), Options::default()).unwrap();
         assert_eq!(again.saved(), cluster.saved());
         // A line that is broken in the middle is no cluster.
-        std::fs::write(&path, [&b"{\"seed\": 1}\n{\n"[..], &whole].concat()).unwrap();
+        std::fs::write(&path, [&b"{\"key\": 1}\n{\n"[..], &whole].concat()).unwrap();
         let error = format!("{:#}", Saved::open(folder.path(), Options::default()).unwrap_err());
         assert!(error.contains("cluster.jsonl: remove the file to begin anew: line 2"), "{error}");
+    }
+
+    #[test]
+    fn a_restored_backup_makes_no_uid_that_was_made_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut cluster, mut saved) = Saved::open(folder.path(), Options::default()).unwrap();
+        let path = folder.path().join(FILE);
+        let (backup, before) = (std::fs::read(&path).unwrap(), cluster.revision());
+        let first = create(&mut cluster, "a");
+        saved.write(&cluster, before).unwrap();
+        std::fs::write(&path, backup).unwrap();
+        let (mut restored, _) = Saved::open(folder.path(), Options::default()).unwrap();
+        assert_eq!(restored.revision(), before);
+        assert_ne!(create(&mut restored, "a"), first);
     }
 }

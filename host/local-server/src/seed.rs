@@ -1,8 +1,8 @@
-//! The seed of a new cluster. It must not know what follows from it.
+//! Random numbers that nobody can guess. They must not know what follows from them.
 
 use anyhow::{Context as _, Result};
 
-/// What UIDs and ServiceAccount tokens follow from: nobody must be able to guess it.
+/// What UIDs follow from, or what ServiceAccount tokens are signed with.
 pub(crate) fn random() -> Result<u64> {
     getrandom::u64().context("get a random number from the system")
 }

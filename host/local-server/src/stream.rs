@@ -4,23 +4,28 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mortise_local_cluster::{Cluster, Frame, Watch};
+use mortise_local_cluster::{Answer, Cluster, Frame, Reply, Watch};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use crate::clock;
 use crate::current::guard;
+use crate::webhook::{MAX_CALLS, Webhooks};
 
 /// Chunks that wait for a client. A slow one is behind in the log of changes then, which has a bound of its own.
 pub(crate) const MAX_CHUNKS: usize = 8;
 
 /// Sends until the watch ends or the client leaves.
-pub(crate) async fn send(mut watch: Watch, mut clusters: watch::Receiver<Arc<Cluster>>, chunks: mpsc::Sender<Bytes>) {
+pub(crate) async fn send(
+    webhooks: &Webhooks,
+    mut watch: Watch,
+    mut clusters: watch::Receiver<Arc<Cluster>>,
+    chunks: mpsc::Sender<Bytes>,
+) {
     loop {
         let cluster = Arc::clone(&clusters.borrow_and_update());
         loop {
-            // Of a watch that panics nothing more can be said.
-            let Ok(frames) = guard(|| cluster.poll(&mut watch, clock::now())) else { return };
+            let Some(frames) = frames(webhooks, &cluster, &mut watch).await else { return };
             if frames.is_empty() {
                 break;
             }
@@ -39,12 +44,28 @@ pub(crate) async fn send(mut watch: Watch, mut clusters: watch::Receiver<Arc<Clu
     }
 }
 
+/// What a watch has to send, converted by webhooks where that takes them. None of a watch that panics or asks without end:
+/// nothing more can be said of it.
+async fn frames(webhooks: &Webhooks, cluster: &Cluster, watch: &mut Watch) -> Option<Vec<Frame>> {
+    let mut answers = Vec::new();
+    while answers.len() <= MAX_CALLS {
+        match guard(|| cluster.poll(watch, &answers, clock::now())).ok()? {
+            Reply::Done(frames) => return Some(frames),
+            Reply::Call(call) => {
+                let result = webhooks.call(&call, cluster).await;
+                answers.push(Answer { call: *call, result });
+            }
+        }
+    }
+    None
+}
+
 fn encode(frames: &[Frame]) -> Bytes {
-    let mut lines = Vec::new();
+    let mut lines = String::new();
     for frame in frames {
-        if let Frame::Event(value) = frame {
-            serde_json::to_writer(&mut lines, value).expect("a JSON value is written to memory");
-            lines.push(b'\n');
+        if let Frame::Event(document) = frame {
+            lines.push_str(document);
+            lines.push('\n');
         }
     }
     lines.into()

@@ -24,10 +24,15 @@ use tokio::time::timeout;
 
 use crate::endpoint;
 
+/// How many webhooks one request, step or frame may ask. Each configuration has a few, and some are asked again; a list asks
+/// once for the conversion of all its objects.
+pub(crate) const MAX_CALLS: usize = 100;
 /// The clients that are kept, each for one authority and name: a cluster has a few webhooks. Beyond it all are dropped.
 const MAX_CLIENTS: usize = 64;
-/// Connections that are idle so long are closed.
+/// Connections that are idle so long are closed, and those beyond so many at once, as kube-apiserver's client does: a server
+/// that has too many closes one just when it is used again.
 const IDLE: Duration = Duration::from_secs(30);
+const MAX_IDLE: usize = 25;
 /// The largest response. A converted list may have thousands of objects.
 const MAX_BODY_BYTES: usize = 64 << 20;
 /// The longest timeout that a configuration may have.
@@ -123,7 +128,11 @@ fn client((ca_bundle, server_name): &Key) -> Result<Https, String> {
             builder.with_server_name_resolver(FixedServerNameResolver::new(name)).enable_http1().build()
         }
     };
-    Ok(Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build(connector))
+    Ok(Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(MAX_IDLE)
+        .build(connector))
 }
 
 /// Namespace and name of the Service in a URL such as `https://NAME.NAMESPACE.svc:443/path`.

@@ -8,7 +8,7 @@ use mortise_core::response::Refused;
 use mortise_core::scope::Slice;
 use mortise_core::write::request::{self, WriteRequest};
 use mortise_local_cluster::{
-    Answer, Body, Call, Cluster, Credentials, Method, Options, Reply, Request, Step, User, Watch,
+    Answer, Body, Call, Cluster, Credentials, Frame, Method, Options, Reply, Request, Step, User, Watch,
 };
 use serde_json::Value;
 
@@ -110,11 +110,7 @@ impl Api {
 
     /// The same for a document.
     pub(crate) fn json(&mut self, client: Client, ask: Ask<'_>) -> Result<Value, Refused> {
-        match self.send(client, ask)? {
-            Body::Json(value) => Ok(value),
-            Body::Bytes(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned().into()),
-            Body::Watch(_) => Ok(Value::Null),
-        }
+        Ok(self.send(client, ask)?.document().unwrap_or_default())
     }
 
     fn answered(&self, call: Call) -> Answer {
@@ -129,6 +125,18 @@ impl Api {
                 Reply::Done(step) => return step,
                 Reply::Call(call) if answers.len() < MAX_ASKED => answers.push(self.answered(*call)),
                 Reply::Call(_) => return Step::Idle(None),
+            }
+        }
+    }
+
+    /// What a watch has to send now; None where its stream ends.
+    pub(crate) fn poll(&self, watch: &mut Watch) -> Vec<Option<Value>> {
+        let mut answers = Vec::new();
+        loop {
+            match self.cluster.poll(watch, &answers, timestamp(self.now_ms)) {
+                Reply::Done(frames) => return frames.into_iter().map(event).collect(),
+                Reply::Call(call) if answers.len() < MAX_ASKED => answers.push(self.answered(*call)),
+                Reply::Call(_) => return vec![None],
             }
         }
     }
@@ -252,9 +260,17 @@ impl Api {
     }
 }
 
+fn event(frame: Frame) -> Option<Value> {
+    match frame {
+        Frame::Event(text) => Some(serde_json::from_str(&text).expect("the cluster sends JSON")),
+        Frame::End => None,
+    }
+}
+
 fn refused(status: u16, body: &Body) -> Refused {
     let text = match body {
         Body::Json(value) => value.to_string(),
+        Body::Text(text) => text.clone(),
         Body::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Body::Watch(_) => String::new(),
     };

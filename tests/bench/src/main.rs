@@ -9,6 +9,7 @@ mod admission;
 mod allocations;
 mod cluster;
 mod latency;
+mod local;
 mod measure;
 mod memory;
 mod metrics;
@@ -40,7 +41,7 @@ const COMPILE: &str = "compile-component";
 /// Measures mortise: in one process, against a real control plane, and beside the same operator written with kube-rs.
 #[derive(Debug, Parser)]
 #[command(after_help = "\
-Builds everything in release mode first. All parts other than `micro` start a control plane of their own on loopback.
+Builds everything in release mode first. All parts other than `micro` and `local` start a control plane of their own on loopback.
 Run them on an idle machine: a row whose rounds differ by more than 5 per cent is marked as noisy.")]
 struct Arguments {
     /// What to measure [default: scale if --plugins is given, else all]
@@ -73,6 +74,8 @@ enum Part {
     Admission,
     /// The same operator with mortise and with kube-rs, on one API server
     Peer,
+    /// The local cluster under load: 20,000 Pods created, listed and watched, its start, its memory and its copies
+    Local,
     /// Costs that grow with plugins and keys: starts, memory, and events for few of them
     Scale,
     /// All of them
@@ -131,6 +134,9 @@ fn run(arguments: &Arguments) -> Result<()> {
             if chosen(Part::Admission) {
                 admission::run(host, rounds(3)).await?;
             }
+        }
+        if chosen(Part::Local) {
+            local::run(&programs.hosts, rounds(3)).await?;
         }
         if chosen(Part::Peer) {
             peer::run(&programs, rounds(3)).await?;

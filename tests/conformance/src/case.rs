@@ -1,7 +1,9 @@
 //! Cases: sequences of requests in a file. Input: text. Output: steps. It must not know who answers.
 //!
 //! A step is `### TITLE`, then `METHOD TARGET`, then header lines, then after an empty line the body. `$ns` is a namespace
-//! of the file's own, and `capture: NAME=POINTER` keeps a part of the answer as `$NAME` for later steps.
+//! of the file's own, and `capture: NAME=POINTER` keeps a part of the answer as `$NAME` for later steps. `until: POINTER=VALUE`
+//! asks again until the answer has that, since the real one learns of policies some time later; `show: warnings` puts the warnings
+//! before the answer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,6 +19,8 @@ pub(crate) struct Step {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
     captures: Vec<(String, String)>,
+    until: Option<(String, String)>,
+    pub(crate) shows_warnings: bool,
 }
 
 #[derive(Debug)]
@@ -59,16 +63,19 @@ impl Step {
         let title = lines.next().unwrap().trim().to_owned();
         let request = lines.next().unwrap_or_else(|| panic!("{title:?} has no request"));
         let (method, target) = request.split_once(' ').unwrap_or_else(|| panic!("{title:?}: METHOD TARGET is missing"));
-        let (mut headers, mut captures) = (Vec::new(), Vec::new());
+        let (mut headers, mut captures, mut until, mut shows_warnings) = (Vec::new(), Vec::new(), None, false);
         for line in lines.filter(|line| !line.trim().is_empty()) {
             let (key, value) = line.split_once(": ").unwrap_or_else(|| panic!("{title:?}: {line:?} is no header"));
             match (key, value.split_once('=')) {
                 ("capture", Some((name, pointer))) => captures.push((name.to_owned(), pointer.to_owned())),
+                ("until", Some((pointer, wanted))) => until = Some((pointer.to_owned(), wanted.to_owned())),
+                ("show", _) => shows_warnings = true,
                 _ => headers.push((key.to_lowercase(), value.to_owned())),
             }
         }
         let body = body.trim().to_owned();
-        Self { title, method: method.to_owned(), target: target.trim().to_owned(), headers, body, captures }
+        let (method, target) = (method.to_owned(), target.trim().to_owned());
+        Self { title, method, target, headers, body, captures, until, shows_warnings }
     }
 
     pub(crate) fn create_namespace(name: &str) -> Self {
@@ -85,7 +92,17 @@ impl Step {
             headers: Vec::new(),
             body: String::new(),
             captures: Vec::new(),
+            until: None,
+            shows_warnings: false,
         }
+    }
+
+    /// Whether an answer is the one that is waited for.
+    pub(crate) fn is_answered_by(&self, body: &str) -> bool {
+        let Some((pointer, wanted)) = &self.until else { return true };
+        let answer: Value = serde_json::from_str(body).unwrap_or_default();
+        let found = answer.pointer(pointer);
+        found.is_some_and(|found| found.as_str().map_or_else(|| found.to_string() == *wanted, |text| text == wanted))
     }
 
     /// The step with `$NAME` replaced; longer names first.

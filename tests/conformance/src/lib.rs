@@ -22,8 +22,8 @@ use crate::case::{Case, Step};
 
 /// A server that answers requests.
 trait Server {
-    /// The HTTP status and the body of a request; of a watch, its frames until it ends.
-    fn ask(&mut self, step: &Step) -> (u16, String);
+    /// The HTTP status, the body and the `Warning` headers of a request; of a watch, its frames until it ends.
+    fn ask(&mut self, step: &Step) -> (u16, String, Vec<String>);
 }
 
 fn folder() -> PathBuf {
@@ -46,9 +46,11 @@ fn answers(case: &Case, server: &mut dyn Server) -> BTreeMap<String, String> {
     server.ask(&namespace);
     for step in &case.steps {
         let filled = step.filled(&captured);
-        let (status, body) = server.ask(&filled);
+        let (status, body, warnings) = server.ask(&filled);
         step.capture(&body, &mut captured);
-        answers.insert(step.title.clone(), format!("{status}\n{}", normal::text(&body, &mut names)));
+        let warnings = warnings.iter().filter(|_| step.shows_warnings).map(|warning| format!("Warning: {warning}\n"));
+        let warnings = warnings.collect::<String>();
+        answers.insert(step.title.clone(), format!("{status}\n{warnings}{}", normal::text(&body, &mut names)));
     }
     answers
 }

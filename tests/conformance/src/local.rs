@@ -20,7 +20,7 @@ impl Local {
 }
 
 impl Server for Local {
-    fn ask(&mut self, step: &Step) -> (u16, String) {
+    fn ask(&mut self, step: &Step) -> (u16, String, Vec<String>) {
         let (path, query) = step.target.split_once('?').unwrap_or((&step.target, ""));
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let pair = |pair: &str| {
@@ -46,25 +46,28 @@ impl Server for Local {
         self.now += SignedDuration::from_millis(10);
         let response = match self.cluster.request(&request, &[], self.now) {
             Reply::Done(response) => response,
-            Reply::Call(call) => return (0, format!("a webhook is asked: {}", call.url)),
+            Reply::Call(call) => return (0, format!("a webhook is asked: {}", call.url), Vec::new()),
         };
+        let warnings = response.headers.into_iter().filter(|(name, _)| *name == "Warning").map(|(_, text)| text);
         let body = match response.body {
             Body::Json(value) => value.to_string(),
+            Body::Text(text) => text,
             Body::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Body::Watch(mut watch) => {
                 let mut frames = String::new();
                 for _ in 0..10 {
                     self.now += SignedDuration::from_secs(1);
-                    for frame in self.cluster.poll(&mut watch, self.now) {
+                    let Reply::Done(sent) = self.cluster.poll(&mut watch, &[], self.now) else { break };
+                    for frame in sent {
                         if let Frame::Event(event) = frame {
-                            frames.push_str(&event.to_string());
+                            frames.push_str(&event);
                         }
                     }
                 }
                 frames
             }
         };
-        (response.status, body)
+        (response.status, body, warnings.collect())
     }
 }
 

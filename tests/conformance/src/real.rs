@@ -40,7 +40,7 @@ impl Real {
 }
 
 impl Real {
-    fn send(&self, step: &Step) -> (u16, String) {
+    fn send(&self, step: &Step) -> (u16, String, Vec<String>) {
         let mut request = http::Request::builder().method(step.method.as_str()).uri(&step.target);
         for (key, value) in &step.headers {
             request = request.header(key, value);
@@ -49,8 +49,10 @@ impl Real {
         self.runtime.block_on(async {
             let response = self.client.send(request).await.unwrap();
             let status = response.status().as_u16();
+            let warnings = response.headers().get_all("warning").iter();
+            let warnings = warnings.map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned()).collect();
             let bytes = response.into_body().collect_bytes().await.unwrap();
-            (status, String::from_utf8_lossy(&bytes).into_owned())
+            (status, String::from_utf8_lossy(&bytes).into_owned(), warnings)
         })
     }
 
@@ -60,7 +62,7 @@ impl Real {
         let target = format!("{DEFINITIONS}/{}", made["metadata"]["name"].as_str().unwrap());
         let deadline = Instant::now() + ESTABLISHED;
         loop {
-            let (_, body) = self.send(&Step::get(&target));
+            let (_, body, _) = self.send(&Step::get(&target));
             let found: Value = serde_json::from_str(&body).unwrap();
             let mut conditions = found["status"]["conditions"].as_array().into_iter().flatten();
             if conditions.any(|condition| condition["type"] == "Established" && condition["status"] == "True") {
@@ -73,11 +75,17 @@ impl Real {
 }
 
 impl Server for Real {
-    fn ask(&mut self, step: &Step) -> (u16, String) {
-        let (status, body) = self.send(step);
+    fn ask(&mut self, step: &Step) -> (u16, String, Vec<String>) {
+        let deadline = Instant::now() + ESTABLISHED;
+        let (mut status, mut body, mut warnings) = self.send(step);
+        while !step.is_answered_by(&body) {
+            assert!(Instant::now() < deadline, "{}: {body}", step.title);
+            std::thread::sleep(POLL);
+            (status, body, warnings) = self.send(step);
+        }
         if step.method == "POST" && step.target == DEFINITIONS && status == 201 {
             self.established(&body);
         }
-        (status, body)
+        (status, body, warnings)
     }
 }

@@ -137,6 +137,22 @@ pub(crate) fn kstatus(report: &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf> {
     Ok(kstatus.entry.join("kstatus"))
 }
 
+/// An executable of the Go module in a folder: its own main package `.`, or one that its `go.mod` names as a tool. Built once
+/// for the module's files and cached; `name` is what `go build` calls it, such as `helm` for `helm.sh/helm/v4/cmd/helm`.
+///
+/// # Errors
+/// When there is no Go, or the build fails.
+pub fn go_program(
+    folder: &Path,
+    path: &'static str,
+    name: &'static str,
+    report: &mut dyn FnMut(Progress<'_>),
+) -> Result<PathBuf> {
+    let module = Module::read(folder)?;
+    module.ensure(&[package(path, name, name)], report)?;
+    Ok(module.entry.join(name))
+}
+
 fn local() -> Result<PathBuf> {
     let binary = checkout().join(LOCAL);
     if !binary.is_file() {
@@ -152,7 +168,7 @@ fn checkout() -> &'static Path {
         .expect("this crate is two folders below the checkout's root")
 }
 
-/// A Go module of this crate and its entry in the cache.
+/// A Go module and its entry in the cache.
 struct Module {
     folder: PathBuf,
     flags: Vec<String>,
@@ -162,7 +178,11 @@ struct Module {
 impl Module {
     /// A folder of this crate.
     fn open(name: &str) -> Result<Self> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        Self::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(name))
+    }
+
+    fn read(folder: &Path) -> Result<Self> {
+        let name = folder.file_name().context("a module's folder has a name")?.to_string_lossy();
         let cache = cache::directory(checkout())?.join("control-plane");
         let read = |name: &str| {
             let path = folder.join(name);
@@ -171,12 +191,12 @@ impl Module {
         let (go_mod, go_sum) = (read("go.mod")?, read("go.sum")?);
         let main = folder.join("main.go").is_file().then(|| read("main.go")).transpose()?;
         let flags = flags(&go_mod);
-        let toolchain = go::toolchain(&folder)?;
+        let toolchain = go::toolchain(folder)?;
         let linked = flags.join("\0");
         let parts = [&go_mod, &go_sum, &linked, &toolchain].into_iter().chain(&main);
         let key = cache::key(&parts.map(String::as_bytes).collect::<Vec<_>>());
         let entry = cache.join(format!("{name}-{key}"));
-        Ok(Self { folder, flags, entry })
+        Ok(Self { folder: folder.to_owned(), flags, entry })
     }
 
     /// Builds missing executables. A rename moves each into place, so an existing one is complete.

@@ -41,15 +41,23 @@ impl Component {
     }
 
     /// Starts this part beside others. A local cluster has all of them in the API server's process.
-    pub(crate) fn command(self, others: &[Self], binaries: &Binaries, layout: &Layout) -> Command {
+    pub(crate) fn command(
+        self,
+        others: &[Self],
+        service_accounts: bool,
+        binaries: &Binaries,
+        layout: &Layout,
+    ) -> Command {
         let programs = match &binaries.programs {
             Programs::Local(binary) => return local(binary, others, layout),
             Programs::Kubernetes(programs) => programs,
         };
         match self {
             Self::Etcd => etcd(&programs.etcd, layout),
-            Self::ApiServer => kube_apiserver(&programs.kube_apiserver, layout),
-            Self::ControllerManager => kube_controller_manager(&programs.kube_controller_manager, layout),
+            Self::ApiServer => kube_apiserver(&programs.kube_apiserver, service_accounts, layout),
+            Self::ControllerManager => {
+                kube_controller_manager(&programs.kube_controller_manager, service_accounts, layout)
+            }
             Self::Scheduler => kube_scheduler(&programs.kube_scheduler, layout),
             Self::Kwok => kwok(&programs.kwok, &programs.stages, layout),
         }
@@ -93,7 +101,7 @@ fn etcd(binary: &Path, layout: &Layout) -> Command {
     command
 }
 
-fn kube_apiserver(binary: &Path, layout: &Layout) -> Command {
+fn kube_apiserver(binary: &Path, service_accounts: bool, layout: &Layout) -> Command {
     let mut command = Command::new(binary);
     command
         .arg(format!("--etcd-servers=http://127.0.0.1:{}", layout.etcd_client))
@@ -107,7 +115,7 @@ fn kube_apiserver(binary: &Path, layout: &Layout) -> Command {
         .arg(flag("service-account-key-file", &layout.pki("service-account.pub")))
         .arg("--authorization-mode=RBAC")
         // Nothing runs in Pods, and without the plugin a new namespace is usable at once.
-        .arg("--disable-admission-plugins=ServiceAccount")
+        .args((!service_accounts).then_some("--disable-admission-plugins=ServiceAccount"))
         .args(["--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged", "--endpoint-reconciler-type=none"])
         .arg(flag("audit-policy-file", &layout.audit_policy()))
         .arg(flag("audit-log-path", &layout.audit_log()))
@@ -116,14 +124,15 @@ fn kube_apiserver(binary: &Path, layout: &Layout) -> Command {
     command
 }
 
-fn kube_controller_manager(binary: &Path, layout: &Layout) -> Command {
+fn kube_controller_manager(binary: &Path, service_accounts: bool, layout: &Layout) -> Command {
     let mut command = Command::new(binary);
     command
         .arg(flag("kubeconfig", &layout.kubeconfig(ADMIN)))
         .arg(flag("service-account-private-key-file", &layout.pki("service-account.key")))
         .args(["--use-service-account-credentials=false", "--leader-elect=false", "--secure-port=0"])
         // With the default of 20 requests a second the garbage collector would be the slowest part of every test.
-        .args(["--kube-api-qps=500", "--kube-api-burst=1000"]);
+        .args(["--kube-api-qps=500", "--kube-api-burst=1000"])
+        .args(service_accounts.then(|| flag("root-ca-file", &layout.pki("ca.crt"))));
     command
 }
 

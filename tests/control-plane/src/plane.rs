@@ -41,13 +41,23 @@ pub struct Options {
     pub users: Vec<String>,
     /// Whether the audit log also has `get`, `list` and `watch` requests.
     pub audit_reads: bool,
+    /// Whether Pods get a ServiceAccount with its token, and namespaces the authority's certificate, as in most clusters. Pods
+    /// are then refused until their namespace has its ServiceAccount.
+    pub service_accounts: bool,
     /// The directory of data, keys and logs; a temporary one, removed at the end, when `None`.
     pub dir: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { components: Component::ALL, nodes: 2, users: Vec::new(), audit_reads: false, dir: None }
+        Self {
+            components: Component::ALL,
+            nodes: 2,
+            users: Vec::new(),
+            audit_reads: false,
+            service_accounts: false,
+            dir: None,
+        }
     }
 }
 
@@ -68,6 +78,7 @@ pub struct ControlPlane {
     binaries: Binaries,
     components: &'static [Component],
     audit_reads: bool,
+    service_accounts: bool,
     _temporary: Option<TempDir>,
 }
 
@@ -105,6 +116,7 @@ impl ControlPlane {
             binaries: binaries.clone(),
             components: options.components,
             audit_reads: options.audit_reads,
+            service_accounts: options.service_accounts,
             _temporary: temporary,
         };
         // The API server waits for etcd by itself, so the two start together.
@@ -124,7 +136,7 @@ impl ControlPlane {
     }
 
     fn spawn_component(&self, part: Component) -> Result<()> {
-        let command = part.command(self.components, &self.binaries, &self.layout);
+        let command = part.command(self.components, self.service_accounts, &self.binaries, &self.layout);
         let process = Process::spawn(part.name(), command, &self.layout.log(part.name()), &self.reaper)?;
         self.processes().insert(part, process);
         Ok(())

@@ -1,25 +1,27 @@
 //! Pods of a PodSet that terminate slowly have successors meanwhile, as a ReplicaSet's do; those of a MyDaemonSet have
 //! not. A watch of their Pods is the judge.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::pods::Witness;
 use super::quiet::wait_until_quiet;
-use super::world::World;
+use super::world::{ENDS_AFTER, World};
 
 /// From the deletion of one of three Pods until three are active again. It takes some hundredths of a second.
 const REPLACED_WITHIN: Duration = Duration::from_secs(1);
-/// What kwok, their kubelet, takes to end slow Pods. A Pod's default grace period is as long.
+/// What their kubelet takes to end slow Pods. A Pod's default grace period is as long.
 const GRACE_S: u64 = 30;
 /// The same for Pods whose end a test waits for: longer than a successor would take.
 const SHORT_GRACE_S: u64 = 4;
 
 /// A template whose Pods take their whole grace period.
 fn slow() -> Value {
+    let annotations = BTreeMap::from(ENDS_AFTER.map(|name| (name, format!("{GRACE_S}s"))));
     json!({
-        "metadata": {"annotations": {"example.com/terminates-in": format!("{GRACE_S}s")}},
+        "metadata": {"annotations": annotations},
         "spec": {"terminationGracePeriodSeconds": GRACE_S, "containers": [{"name": "web", "image": "busybox"}]},
     })
 }
@@ -65,7 +67,7 @@ fn writes(world: &World) -> Vec<String> {
 
 #[test]
 fn x3_a_deleted_pod_of_a_set_is_replaced_while_it_terminates_and_never_are_more_than_three_active() {
-    let mut world = World::with_podset("replacement");
+    let mut world = World::alone("replacement").serving("podset");
     let witness = Witness::watch(&world);
     let mut set = world.podset("example-podset", 3);
     set["spec"]["template"] = slow();
@@ -118,8 +120,8 @@ fn x3_a_pod_of_a_node_is_replaced_when_it_is_gone_and_never_doubled() {
     world.until("every Node has a ready Pod", || (nodes > 0 && witness.ready() == nodes).then_some(()));
     wait_until_quiet(&world, "mydaemonset");
     let victim = pods(&world).0.remove(0);
-    let terminates = format!("example.com/terminates-in={SHORT_GRACE_S}s");
-    world.kubectl_here(&["annotate", "pod", &victim, &terminates]);
+    let [kwok, local] = ENDS_AFTER.map(|name| format!("{name}={SHORT_GRACE_S}s"));
+    world.kubectl_here(&["annotate", "pod", &victim, &kwok, &local]);
     wait_until_quiet(&world, "mydaemonset");
     world.mark_audit();
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Tokens of ServiceAccounts: JSON web tokens that a key from the cluster's seed signs. Input: claims, or a token and the
+//! Tokens of ServiceAccounts: JSON web tokens that the cluster's key signs. Input: claims, or a token and the
 //! time. Output: a token, or its user. It must not know requests.
 
 use base64::Engine as _;
@@ -51,14 +51,14 @@ pub(crate) fn issue(cluster: &mut Cluster, claims: &Claims<'_>, now: Timestamp) 
     });
     let encode = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
     let signed = format!("{}.{}", encode(&json!({"alg": "HS256", "typ": "JWT"})), encode(&body));
-    format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature(cluster.options.seed, signed.as_bytes())))
+    format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature(cluster.options.token_key, signed.as_bytes())))
 }
 
 /// The user of a token that is valid for the API server.
 pub(crate) fn user(cluster: &Cluster, token: &str, now: Timestamp) -> Option<User> {
     let (signed, signature_text) = token.rsplit_once('.')?;
     let sent = BASE64_URL_SAFE_NO_PAD.decode(signature_text).ok()?;
-    if sent != signature(cluster.options.seed, signed.as_bytes()) {
+    if sent != signature(cluster.options.token_key, signed.as_bytes()) {
         return None;
     }
     let body = BASE64_URL_SAFE_NO_PAD.decode(signed.split_once('.')?.1).ok()?;
@@ -106,9 +106,9 @@ fn credential(body: &Value) -> (String, Vec<String>) {
 }
 
 /// HMAC with SHA-256 (RFC 2104).
-fn signature(seed: u64, message: &[u8]) -> Vec<u8> {
+fn signature(token_key: u64, message: &[u8]) -> Vec<u8> {
     let mut key = [0_u8; BLOCK];
-    let made = Sha256::new().chain_update(b"service account key").chain_update(seed.to_le_bytes()).finalize();
+    let made = Sha256::new().chain_update(b"service account key").chain_update(token_key.to_le_bytes()).finalize();
     key[..made.len()].copy_from_slice(&made);
     let pad = |with: u8| key.map(|byte| byte ^ with);
     let inner = Sha256::new().chain_update(pad(0x36)).chain_update(message).finalize();

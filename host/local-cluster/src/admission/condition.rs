@@ -16,7 +16,7 @@ use crate::resource::{Resource, Storage};
 /// What expressions can read.
 #[derive(Clone)]
 pub(super) struct Scope {
-    object: Value,
+    pub(super) object: Value,
     old: Value,
     request: Value,
     namespace: Value,

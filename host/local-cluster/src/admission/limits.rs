@@ -1,32 +1,22 @@
 //! LimitRanger: default resources of containers, and the least and the most that a namespace allows. Input: Pods and claims.
 //! Output: the same, completed, or a refusal. It must not know quotas.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::reading::{all_of, array, forbidden, kind, text};
 use crate::Cluster;
+use crate::amounts::{Quantities, needs, quantities};
 use crate::attributes::Attributes;
 use crate::halt::Halt;
-use crate::quantity::Quantity;
 use crate::resource::Storage;
 use crate::store::Object;
-
-/// Quantities by the name of their resource.
-pub(super) type Amounts = BTreeMap<String, Quantity>;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 fn ranges(cluster: &Cluster, namespace: &str) -> Vec<Arc<Object>> {
     cluster.store.list(&Storage::new("", "limitranges"), Some(namespace), None).cloned().collect()
-}
-
-/// The amounts in a map of an object; what is no quantity is left out.
-pub(super) fn amounts(value: &Value) -> Amounts {
-    let all = value.as_object().into_iter().flatten();
-    all.filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount).ok()?))).collect()
 }
 
 /// Gives containers the resources that their namespace has defaults for.
@@ -99,17 +89,17 @@ pub(super) fn validate(
                 ("Container", true) => {
                     for list in ["containers", "initContainers"] {
                         for container in array(&object["spec"], list) {
-                            let of = |key: &str| amounts(&container["resources"][key]);
+                            let of = |key: &str| quantities(&container["resources"][key]);
                             check(limit, &of("requests"), Some(&of("limits")), &mut wrong);
                         }
                     }
                 }
                 ("Pod", true) => {
-                    let (requests, limits) = (of_pod(object, "requests"), of_pod(object, "limits"));
+                    let (requests, limits) = (needs(object, "requests"), needs(object, "limits"));
                     check(limit, &requests, Some(&limits), &mut wrong);
                 }
                 ("PersistentVolumeClaim", false) => {
-                    check(limit, &amounts(&object["spec"]["resources"]["requests"]), None, &mut wrong);
+                    check(limit, &quantities(&object["spec"]["resources"]["requests"]), None, &mut wrong);
                 }
                 _ => {}
             }
@@ -122,11 +112,11 @@ pub(super) fn validate(
 }
 
 /// Checks one limit's minimum, maximum and ratio. Claims have requests alone.
-fn check(limit: &Value, requests: &Amounts, limits: Option<&Amounts>, wrong: &mut Vec<String>) {
+fn check(limit: &Value, requests: &Quantities, limits: Option<&Quantities>, wrong: &mut Vec<String>) {
     let kind = text(limit, "type");
-    let none = Amounts::new();
+    let none = Quantities::new();
     let (has_limits, limits) = (limits.is_some(), limits.unwrap_or(&none));
-    for (name, least) in amounts(&limit["min"]) {
+    for (name, least) in quantities(&limit["min"]) {
         let start = format!("minimum {name} usage per {kind} is {}", least.text());
         match (requests.get(&name), limits.get(&name)) {
             (None, _) => wrong.push(format!("{start}.  No request is specified")),
@@ -139,7 +129,7 @@ fn check(limit: &Value, requests: &Amounts, limits: Option<&Amounts>, wrong: &mu
             _ => {}
         }
     }
-    for (name, most) in amounts(&limit["max"]) {
+    for (name, most) in quantities(&limit["max"]) {
         let start = format!("maximum {name} usage per {kind} is {}", most.text());
         match (requests.get(&name), limits.get(&name)) {
             (_, None) if has_limits => wrong.push(format!("{start}.  No limit is specified")),
@@ -151,9 +141,9 @@ fn check(limit: &Value, requests: &Amounts, limits: Option<&Amounts>, wrong: &mu
             _ => {}
         }
     }
-    for (name, ratio) in amounts(&limit["maxLimitRequestRatio"]).into_iter().filter(|_| has_limits) {
+    for (name, ratio) in quantities(&limit["maxLimitRequestRatio"]).into_iter().filter(|_| has_limits) {
         let start = format!("{name} max limit to request ratio per {kind} is {}", ratio.text());
-        let nano = |amounts: &Amounts| amounts.get(&name).map_or(0, |amount| amount.nano);
+        let nano = |amounts: &Quantities| amounts.get(&name).map_or(0, |amount| amount.nano);
         match (nano(requests), nano(limits)) {
             (0, _) => wrong.push(format!("{start}, but no request is specified or request is 0")),
             (_, 0) => wrong.push(format!("{start}, but no limit is specified or limit is 0")),
@@ -164,49 +154,6 @@ fn check(limit: &Value, requests: &Amounts, limits: Option<&Amounts>, wrong: &mu
                     wrong.push(format!("{start}, but provided ratio is {found:.6}"));
                 }
             }
-        }
-    }
-}
-
-/// What a Pod needs as a whole: its containers together, or what starting takes if that is more.
-pub(super) fn of_pod(pod: &Value, key: &str) -> Amounts {
-    let of = |container: &Value| amounts(&container["resources"][key]);
-    let mut total = Amounts::new();
-    for container in array(&pod["spec"], "containers") {
-        add(&mut total, &of(container));
-    }
-    let (mut sidecars, mut start) = (Amounts::new(), Amounts::new());
-    for container in array(&pod["spec"], "initContainers") {
-        let mut needed = of(container);
-        if container["restartPolicy"] == "Always" {
-            add(&mut total, &needed);
-            add(&mut sidecars, &needed);
-            needed = sidecars.clone();
-        } else {
-            add(&mut needed, &sidecars);
-        }
-        most(&mut start, needed);
-    }
-    most(&mut total, start);
-    total.extend(amounts(&pod["spec"]["resources"][key]));
-    let overhead = amounts(&pod["spec"]["overhead"]);
-    let counted = overhead.into_iter().filter(|(name, _)| key == "requests" || total.contains_key(name));
-    let counted: Amounts = counted.collect();
-    add(&mut total, &counted);
-    total
-}
-
-pub(super) fn add(total: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        let sum = total.get(name).map_or(*amount, |known| known.plus(*amount));
-        total.insert(name.clone(), sum);
-    }
-}
-
-fn most(total: &mut Amounts, other: Amounts) {
-    for (name, amount) in other {
-        if total.get(&name).is_none_or(|known| known.nano < amount.nano) {
-            total.insert(name, amount);
         }
     }
 }

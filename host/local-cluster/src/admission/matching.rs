@@ -68,7 +68,7 @@ pub(super) fn selects(
     }
     let found = cluster.store.get(&Storage::new("", "namespaces"), "", name);
     let found = found.ok_or_else(|| Status::not_found("", "namespaces", name))?;
-    Ok(of_namespace.matches(&found.value["metadata"]["labels"]))
+    Ok(of_namespace.matches(found.labels()))
 }
 
 /// The resource, in the version that one of the rules has: the request's own, or by `matchPolicy: Equivalent` another one.

@@ -1,21 +1,19 @@
 //! ValidatingAdmissionPolicies and their bindings. Input: attributes and objects. Output: a refusal, or warnings. It must
 //! not know how expressions are evaluated.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::condition::Scope;
 use super::hook;
-use super::matching::{self, GROUP, Objects};
+use super::invocation::{self, Invocation};
+use super::matching::Objects;
 use super::reading::{array, forbidden, text};
 use crate::Cluster;
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Halt, Status};
-use crate::resource::{Resource, Storage, group_version};
-use crate::selector::Labels;
-use crate::store::Object;
+
+const PLURALS: [&str; 2] = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
 
 /// Longer messages of expressions are not shown, as the API server has it.
 const MAX_MESSAGE: usize = 5 * 1024;
@@ -39,112 +37,37 @@ pub(super) fn validate(
     attributes: &Attributes,
     objects: Objects<'_>,
 ) -> Result<(), Halt> {
-    let reviews = attributes.resource.plural.ends_with("reviews");
-    let policies = cluster.store.count(&Storage::new(GROUP, "validatingadmissionpolicies"));
-    if policies == 0 || reviews || matching::is_exempt(attributes) {
-        return Ok(());
-    }
     let mut denied = None;
-    for policy in cluster.store.list(&Storage::new(GROUP, "validatingadmissionpolicies"), None, None) {
-        let spec = &policy.value["spec"];
-        let Some(target) = selected(cluster, attributes, objects, &spec["matchConstraints"])? else { continue };
-        let bindings = cluster.store.list(&Storage::new(GROUP, "validatingadmissionpolicybindings"), None, None);
-        for binding in bindings.filter(|binding| binding.value["spec"]["policyName"] == policy.name()) {
-            let limits = &binding.value["spec"]["matchResources"];
-            if limits.is_object() && selected(cluster, attributes, objects, limits)?.is_none() {
-                continue;
+    for invocation in invocation::all(cluster, attributes, objects, PLURALS)? {
+        let scope = Scope::new(cluster, context, attributes, &invocation.target, objects)?;
+        let denials = match &invocation.params {
+            Ok(params) => params.iter().flat_map(|params| denials(&invocation, &scope, params)).collect(),
+            Err(why) => vec![Denial::error(format!("failed to configure binding: {why}"))],
+        };
+        let (policy, binding) = (invocation.policy.name(), invocation.binding.name());
+        let actions = array(&invocation.binding.value["spec"], "validationActions");
+        let has = |action: &str| actions.iter().any(|known| known == action);
+        for Denial { message, reason } in denials {
+            if has("Warn") {
+                context.warn(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
+                ));
             }
-            let scope = Scope::new(cluster, context, attributes, &target, objects)?;
-            let denials = match params(cluster, attributes, spec, &binding.value["spec"]["paramRef"]) {
-                Ok(params) => params.into_iter().flat_map(|params| denials(spec, &scope, params)).collect(),
-                Err(why) => vec![Denial::error(format!("failed to configure binding: {why}"))],
-            };
-            for denial in denials {
-                let Denial { message, reason } = denial;
-                let (policy, binding, actions) =
-                    (policy.name(), binding.name(), &binding.value["spec"]["validationActions"]);
-                let has = |action: &str| array(&json!({"a": actions}), "a").iter().any(|known| known == action);
-                if has("Warn") {
-                    context.warn(format!(
-                        "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
-                    ));
-                }
-                if has("Deny") && denied.is_none() {
-                    let message = format!(
-                        "ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}"
-                    );
-                    denied = Some((message, reason));
-                }
+            if has("Deny") && denied.is_none() {
+                let message =
+                    format!("ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}");
+                denied = Some((message, reason));
             }
         }
     }
     denied.map_or(Ok(()), |(message, reason)| Err(refusal(attributes, objects, &message, &reason)))
 }
 
-/// The resource in the version that a policy's or a binding's `MatchResources` have, if they match.
-fn selected(
-    cluster: &Cluster,
-    attributes: &Attributes,
-    objects: Objects<'_>,
-    constraints: &Value,
-) -> Result<Option<Arc<Resource>>, Halt> {
-    let (rules, policy) = (array(constraints, "resourceRules"), &constraints["matchPolicy"]);
-    let excluded = array(constraints, "excludeResourceRules");
-    if matching::matching(cluster, attributes, objects, excluded, policy).is_some() {
-        return Ok(None);
-    }
-    let target = if rules.is_empty() {
-        Some(attributes.resource.clone())
-    } else {
-        matching::matching(cluster, attributes, objects, rules, policy)
-    };
-    let selects = target.is_some() && matching::selects(cluster, attributes, objects, constraints)?;
-    Ok(target.filter(|_| selects))
-}
-
-/// The parameters that a binding refers to; a single null without any.
-fn params(cluster: &Cluster, attributes: &Attributes, spec: &Value, reference: &Value) -> Result<Vec<Value>, String> {
-    let wanted = &spec["paramKind"];
-    if !wanted.is_object() || !reference.is_object() {
-        return Ok(vec![Value::Null]);
-    }
-    let (group, version) = group_version(text(wanted, "apiVersion"));
-    let resource = cluster.kind(group, version, text(wanted, "kind"));
-    let resource = resource
-        .ok_or_else(|| format!("paramKind kind `{group}/{version}, Kind={}` not known", text(wanted, "kind")))?;
-    let said = text(reference, "namespace");
-    let namespace = match (resource.namespaced, said, attributes.namespace.as_str()) {
-        (false, "", _) => "",
-        (false, _, _) => {
-            return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
-        }
-        (true, "", "") => {
-            let why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
-            return Err(why.to_owned());
-        }
-        (true, "", own) => own,
-        (true, said, _) => said,
-    };
-    let name = text(reference, "name");
-    let found: Vec<Value> = if name.is_empty() {
-        let labels = Labels::read(&reference["selector"]);
-        let all = cluster.store.list(&resource.storage, Some(namespace), None);
-        let chosen = all.filter(|object: &&Arc<Object>| labels.matches(&object.value["metadata"]["labels"]));
-        chosen.map(|object| object.value.clone()).collect()
-    } else {
-        cluster.store.get(&resource.storage, namespace, name).map(|object| object.value.clone()).into_iter().collect()
-    };
-    if found.is_empty() && reference["parameterNotFoundAction"] == "Deny" {
-        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
-    }
-    Ok(found)
-}
-
 /// What a policy denies with these parameters.
-fn denials(spec: &Value, scope: &Scope, params: Value) -> Vec<Denial> {
-    let fails = spec["failurePolicy"] != "Ignore";
+fn denials(invocation: &Invocation, scope: &Scope, params: &Value) -> Vec<Denial> {
+    let (spec, fails) = (invocation.spec(), !invocation.ignores_failures());
     let mut scope = scope.clone();
-    scope.params = params;
+    scope.params = params.clone();
     match scope.holds(array(spec, "matchConditions")) {
         Ok(true) => {}
         Ok(false) => return Vec::new(),
@@ -170,7 +93,8 @@ fn message(scope: &Scope, validation: &Value) -> String {
     made.or(said).unwrap_or_else(|| format!("failed expression: {}", text(validation, "expression").trim()))
 }
 
-fn refusal(attributes: &Attributes, objects: Objects<'_>, message: &str, reason: &str) -> Halt {
+/// A refusal in a policy's words.
+pub(super) fn refusal(attributes: &Attributes, objects: Objects<'_>, message: &str, reason: &str) -> Halt {
     let object = objects.new.or(objects.old).unwrap_or(&Value::Null);
     let mut halt = forbidden(attributes, object, message);
     if let Halt::Status(status) = &mut halt {

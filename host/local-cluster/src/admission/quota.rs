@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::limits::{Amounts, add, amounts, of_pod};
 use super::reading::{array, forbidden, kind, text};
 use crate::Cluster;
+use crate::amounts::{Quantities, add, needs, quantities};
 use crate::attributes::Attributes;
 use crate::halt::Halt;
 use crate::quantity::Quantity;
@@ -40,8 +40,8 @@ pub(super) fn charge(
     let used = usage(attributes, object);
     let before = old.map(|old| usage(attributes, old)).unwrap_or_default();
     for quota in quotas {
-        let hard = amounts(&quota.value["status"]["hard"]);
-        let counted: Amounts =
+        let hard = quantities(&quota.value["status"]["hard"]);
+        let counted: Quantities =
             used.iter().filter(|(name, _)| hard.contains_key(*name)).map(|(k, v)| (k.clone(), *v)).collect();
         let relevant: Vec<&String> = hard.keys().filter(|name| counts(what, name)).collect();
         if relevant.is_empty() || !in_scope(&quota.value["spec"], what, object) {
@@ -51,13 +51,13 @@ pub(super) fn charge(
         if let Some(missing) = undemanded(what, &relevant, object) {
             return Err(forbidden(attributes, object, &format!("failed quota: {name}: must specify {missing}")));
         }
-        let in_use = amounts(&quota.value["status"]["used"]);
+        let in_use = quantities(&quota.value["status"]["used"]);
         if relevant.iter().any(|resource| !in_use.contains_key(*resource)) {
             let resources: Vec<&str> = relevant.iter().map(|resource| resource.as_str()).collect();
             let why = format!("status unknown for quota: {name}, resources: {}", resources.join(","));
             return Err(forbidden(attributes, object, &why));
         }
-        let mut more = Amounts::new();
+        let mut more = Quantities::new();
         for (resource, amount) in counted {
             let less = before.get(&resource).map_or(0, |amount| amount.nano);
             let mut rest = amount;
@@ -71,7 +71,7 @@ pub(super) fn charge(
         let exceeded = |resource: &&String| total.get(*resource).is_some_and(|sum| sum.nano > hard[*resource].nano);
         let exceeded: Vec<&String> = more.keys().filter(exceeded).collect();
         if !exceeded.is_empty() {
-            let list = |amounts: &Amounts| {
+            let list = |amounts: &Quantities| {
                 let one =
                     |name: &&String| format!("{name}={}", amounts.get(*name).map_or("0".to_owned(), |a| a.text()));
                 exceeded.iter().map(one).collect::<Vec<_>>().join(",")
@@ -120,9 +120,9 @@ fn count_name(group: &str, plural: &str) -> String {
 }
 
 /// What an object uses.
-fn usage(attributes: &Attributes, object: &Value) -> Amounts {
+fn usage(attributes: &Attributes, object: &Value) -> Quantities {
     let (group, plural) = kind(attributes);
-    let mut used = Amounts::new();
+    let mut used = Quantities::new();
     let mut count = |name: &str, number: usize| {
         if let Ok(amount) = Quantity::parse(&number.to_string()) {
             used.insert(name.to_owned(), amount);
@@ -136,7 +136,7 @@ fn usage(attributes: &Attributes, object: &Value) -> Amounts {
                 return used;
             }
             count("pods", 1);
-            used.extend(compute(&of_pod(object, "requests"), &of_pod(object, "limits")));
+            used.extend(compute(&needs(object, "requests"), &needs(object, "limits")));
         }
         ("", "services") => {
             count("services", 1);
@@ -160,7 +160,7 @@ fn usage(attributes: &Attributes, object: &Value) -> Amounts {
             if !class.is_empty() {
                 count(&by_class("persistentvolumeclaims"), 1);
             }
-            if let Some(storage) = amounts(&spec["resources"]["requests"]).get("storage") {
+            if let Some(storage) = quantities(&spec["resources"]["requests"]).get("storage") {
                 used.insert("requests.storage".to_owned(), *storage);
                 if !class.is_empty() {
                     used.insert(by_class("requests.storage"), *storage);
@@ -174,8 +174,8 @@ fn usage(attributes: &Attributes, object: &Value) -> Amounts {
 }
 
 /// Requests and limits under the names that quotas have for them.
-fn compute(requests: &Amounts, limits: &Amounts) -> Amounts {
-    let mut used = Amounts::new();
+fn compute(requests: &Quantities, limits: &Quantities) -> Quantities {
+    let mut used = Quantities::new();
     for (name, amount) in requests {
         let plain = matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
         if plain {
@@ -200,7 +200,7 @@ fn undemanded(what: (&str, &str), relevant: &[&String], pod: &Value) -> Option<S
     for list in ["containers", "initContainers"] {
         for container in array(&pod["spec"], list) {
             let resources = &container["resources"];
-            let said = compute(&amounts(&resources["requests"]), &amounts(&resources["limits"]));
+            let said = compute(&quantities(&resources["requests"]), &quantities(&resources["limits"]));
             for demanded in DEMANDED.iter().filter(|name| relevant.iter().any(|known| known == *name)) {
                 if !said.contains_key(*demanded) {
                     missing.entry(demanded).or_default().insert(text(container, "name"));
@@ -247,7 +247,7 @@ fn best_effort(pod: &Value) -> bool {
     let says = |container: &Value| {
         let resources = &container["resources"];
         ["requests", "limits"].iter().any(|key| {
-            let some = amounts(&resources[*key]);
+            let some = quantities(&resources[*key]);
             some.iter().any(|(name, amount)| matches!(name.as_str(), "cpu" | "memory") && amount.nano > 0)
         })
     };

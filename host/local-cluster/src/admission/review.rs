@@ -9,7 +9,7 @@ use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Answer, Halt};
 use crate::resource::Resource;
-use crate::{Cluster, definition, scale};
+use crate::{Cluster, definition, scale, strategy};
 
 /// The request of a review.
 pub(super) fn request(
@@ -91,4 +91,23 @@ pub(super) fn shown(
         return Ok(object.clone());
     }
     Ok(definition::at_version(cluster, target, object, answers)?.into_owned())
+}
+
+/// A changed object that was shown so, in the request's version and with its defaults.
+pub(super) fn taken_back(
+    cluster: &Cluster,
+    attributes: &Attributes,
+    target: &Resource,
+    mut changed: Value,
+    answers: &[Answer],
+) -> Result<Value, Halt> {
+    let resource = &attributes.resource;
+    if target.version != resource.version {
+        changed = definition::at_version(cluster, resource, &changed, answers)?.into_owned();
+    }
+    if attributes.subresource.is_empty() {
+        resource.schema().default(&mut changed);
+        strategy::default(resource, &mut changed);
+    }
+    Ok(changed)
 }

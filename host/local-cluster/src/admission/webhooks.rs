@@ -2,8 +2,6 @@
 //! and what their responses do. Input: attributes and objects. Output: the patched object, or a refusal. It must not know
 //! how a webhook is asked.
 
-use std::collections::BTreeSet;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
@@ -12,39 +10,12 @@ use super::hook::{self, Failure, Hook};
 use super::matching::{self, Objects};
 use super::reading::text;
 use super::review;
+use super::rounds::Rounds;
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Answer, Halt, Status};
 use crate::resource::Resource;
-use crate::{Cluster, definition, scale, strategy};
-
-/// Which webhooks are asked a second time.
-#[derive(Default)]
-pub(super) struct Rounds {
-    /// Those that were asked, want to be asked again, and have not seen the last change.
-    before: BTreeSet<(String, usize)>,
-    again: BTreeSet<(String, usize)>,
-    changed: bool,
-    second: bool,
-    /// The object after the first round.
-    left: Option<Value>,
-}
-
-impl Rounds {
-    /// Whether a second round is due.
-    pub(super) fn again(&self) -> bool {
-        self.changed
-    }
-
-    fn asks(&self, hook: &Hook) -> bool {
-        !self.second || self.again.contains(&hook.id())
-    }
-
-    fn changes(&mut self) {
-        self.changed = true;
-        self.again.append(&mut self.before);
-    }
-}
+use crate::{Cluster, scale};
 
 /// Asks the mutating webhooks one after the other.
 pub(super) fn mutate(
@@ -58,39 +29,23 @@ pub(super) fn mutate(
     if matching::is_exempt(attributes) {
         return Ok(());
     }
-    rounds.second = rounds.changed;
-    if rounds.second && rounds.left.as_ref() != Some(&*object) {
-        rounds.changes();
-    }
     for hook in hook::all(cluster, true) {
         let objects = Objects { new: Some(&*object), old };
         let Some(target) = hook.wants(cluster, context, attributes, objects)? else { continue };
-        if !rounds.asks(&hook) {
+        if !rounds.asks(&hook.id()) {
             continue;
         }
         let answer = hook.ask(cluster, context, attributes, &target, objects);
         let Some(response) = settled(&hook, answer)? else { continue };
         let patched = patched(cluster, attributes, &target, &hook, (&*object, &response), context.answers);
-        let Some(patched) = settled(&hook, patched)?.flatten() else {
-            remember(rounds, &hook);
-            continue;
-        };
-        if patched != *object {
+        if let Some(patched) = settled(&hook, patched)?.flatten().filter(|patched| patched != object) {
             *object = patched;
             rounds.changes();
         }
-        remember(rounds, &hook);
+        rounds.asked(hook.id(), hook.is_asked_again());
     }
-    if rounds.changed {
-        rounds.left = Some(object.clone());
-    }
+    rounds.end(object);
     Ok(())
-}
-
-fn remember(rounds: &mut Rounds, hook: &Hook) {
-    if hook.is_asked_again() {
-        rounds.before.insert(hook.id());
-    }
 }
 
 /// Asks the mutating webhooks about a deletion, which they cannot change.
@@ -180,15 +135,7 @@ fn patched(
         scale::set_replicas(&attributes.resource, &mut scaled, new["spec"]["replicas"].as_i64().unwrap_or(0));
         return Ok(Some(scaled));
     }
-    let resource = &attributes.resource;
-    if target.version != resource.version {
-        new = definition::at_version(cluster, resource, &new, answers)?.into_owned();
-    }
-    if attributes.subresource.is_empty() {
-        resource.schema().default(&mut new);
-        strategy::default(resource, &mut new);
-    }
-    Ok(Some(new))
+    Ok(Some(review::taken_back(cluster, attributes, target, new, answers)?))
 }
 
 #[cfg(test)]
@@ -199,7 +146,7 @@ mod tests {
     use crate::Method::{Delete, Post};
     use crate::resource::Storage;
     use crate::testing::{ask, quiet, request, start};
-    use crate::{Body, Call, Method, Reply, Response};
+    use crate::{Call, Method, Reply, Response};
 
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -252,10 +199,7 @@ mod tests {
     }
 
     fn value(response: Response) -> Value {
-        match response.body {
-            Body::Json(value) => value,
-            other => panic!("no document: {other:?}"),
-        }
+        response.body.document().unwrap()
     }
 
     #[test]

@@ -16,13 +16,7 @@ const MAX_FAULTS: usize = 100;
 
 /// Refuses fields that are not declared, values of another type, and items that are there twice.
 pub(super) fn check(resource: &Resource, applied: &Value) -> Result<(), Halt> {
-    let mut faults = Vec::new();
-    walk(applied, resource.schema().root(), "", &mut faults);
-    let words = match faults.as_slice() {
-        [] => return Ok(()),
-        [one] => one.clone(),
-        many => format!("errors:\n  {}", many.join("\n  ")),
-    };
+    let Some(words) = faults(resource, applied) else { return Ok(()) };
     let text = |key: &str| applied["metadata"][key].as_str().unwrap_or_default();
     let message = format!(
         "failed to create typed patch object ({}/{}; {}/{}, Kind={}): {words}",
@@ -33,6 +27,17 @@ pub(super) fn check(resource: &Resource, applied: &Value) -> Result<(), Halt> {
         resource.kind
     );
     Err(Status { code: 500, reason: "", message, details: None }.into())
+}
+
+/// What of an applied object is not of its kind's type.
+pub(super) fn faults(resource: &Resource, applied: &Value) -> Option<String> {
+    let mut faults = Vec::new();
+    walk(applied, resource.schema().root(), "", &mut faults);
+    match faults.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("errors:\n  {}", many.join("\n  "))),
+    }
 }
 
 fn fault(faults: &mut Vec<String>, path: &str, what: &str) {

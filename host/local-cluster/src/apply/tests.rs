@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::Cluster;
 use crate::Method::{Get, Patch, Post};
-use crate::request::Body;
 use crate::testing::{ask, quiet, request, respond};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -13,7 +12,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 fn apply(cluster: &mut Cluster, target: &str, body: &Value) -> (u16, Value) {
     let headers = [("content-type", "application/apply-patch+yaml")];
     let response = respond(cluster, &request(Patch, target, &headers, body));
-    let Body::Json(value) = response.body else { panic!("no document") };
+    let value = response.body.document().unwrap();
     (response.status, value)
 }
 
@@ -238,4 +237,8 @@ fn a_dry_run_applies_nothing() {
     let (code, shown) = apply(&mut cluster, &target, &map("m", &json!({"x": "1"})));
     assert_eq!((code, &shown["data"]["x"]), (201, &json!("1")));
     assert_eq!(ask(&mut cluster, Get, &format!("{MAPS}/m"), &Value::Null).0, 404);
+    let (_, made) = apply(&mut cluster, &format!("{MAPS}/m?fieldManager=a"), &map("m", &json!({"x": "1"})));
+    let (_, shown) = apply(&mut cluster, &target, &map("m", &json!({"x": "2"})));
+    assert_eq!(shown["data"]["x"], "2");
+    assert_eq!(shown["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"], "nothing is stored");
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::Method::{self, Patch, Post};
-use crate::request::{Body, Request};
+use crate::request::Request;
 use crate::testing::{quiet, request, respond};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -18,7 +18,7 @@ fn send(method: Method, target: &str, media_type: &str, body: &str) -> (u16, Str
         respond(&mut cluster, &super::super::testing::request(Post, MAPS, &[], &old));
     }
     let response = respond(&mut cluster, &request);
-    let Body::Json(value) = response.body else { panic!("no document") };
+    let value = response.body.document().unwrap();
     let shown = if response.status < 300 { &value["metadata"]["name"] } else { &value["message"] };
     let warnings = response.headers.into_iter().filter(|(name, _)| *name == "Warning").map(|(_, value)| value);
     (response.status, shown.as_str().unwrap_or_default().to_owned(), warnings.collect())

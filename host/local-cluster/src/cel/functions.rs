@@ -143,6 +143,7 @@ pub(super) fn call(name: &str, args: &[Value]) -> Answer {
                 _ => within(these, those) && within(those, these),
             }))
         }
+        "jsonpatch.escapeKey" => Ok(string(text(first)?.replace('~', "~0").replace('/', "~1"))),
         "isIP" | "ip" | "ip.isCanonical" | "isCIDR" | "cidr" => address(name, text(first)?),
         "quantity" | "isQuantity" => {
             let quantity = Quantity::parse(text(first)?);

@@ -27,7 +27,18 @@ macro_rules! table {
 
 /// Adds the functions to an environment.
 pub(super) fn extend(env: &mut Env) -> Result<(), DeclarationError> {
-    let global = table!["isURL", "url", "isIP", "ip", "ip.isCanonical", "isCIDR", "cidr", "quantity", "isQuantity"];
+    let global = table![
+        "isURL",
+        "url",
+        "isIP",
+        "ip",
+        "ip.isCanonical",
+        "isCIDR",
+        "cidr",
+        "quantity",
+        "isQuantity",
+        "jsonpatch.escapeKey"
+    ];
     for (name, function) in global {
         env.add_overload(name, &format!("kubernetes_{name}"), vec![DYN_TYPE], function)?;
     }

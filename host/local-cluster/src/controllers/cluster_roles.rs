@@ -34,7 +34,7 @@ fn reconcile(cluster: &mut Cluster, context: &Context<'_>, (_, name): &Key) -> R
     let mut rules: Vec<Value> = Vec::new();
     for selector in selectors.iter().map(Labels::read) {
         let all = cluster.store.list(&CLUSTER_ROLES, None, None).filter(|other| other.name() != &**name);
-        for other in all.filter(|other| selector.matches(&other.value["metadata"]["labels"])) {
+        for other in all.filter(|other| selector.matches(other.labels())) {
             for rule in other.value["rules"].as_array().into_iter().flatten() {
                 if !rules.contains(rule) {
                     rules.push(rule.clone());

@@ -60,7 +60,7 @@ fn keys(cluster: &Cluster, change: &Change) -> Vec<Key> {
 
 fn selects(budget: &Object, pod: &Object) -> bool {
     let selector = &budget.value["spec"]["selector"];
-    selector.is_object() && Labels::read(selector).matches(&pod.value["metadata"]["labels"])
+    selector.is_object() && Labels::read(selector).matches(pod.labels())
 }
 
 fn reconcile(cluster: &mut Cluster, context: &Context<'_>, (namespace, name): &Key) -> Result<Again, Halt> {

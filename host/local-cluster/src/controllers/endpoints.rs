@@ -58,7 +58,7 @@ fn reconcile(cluster: &mut Cluster, context: &Context<'_>, key: &Key) -> Result<
         }
         Some(known) => {
             let before = known.value["subsets"].as_array().map_or(&[][..], Vec::as_slice);
-            if before == subsets && known.value["metadata"]["labels"] == labels {
+            if before == subsets && *known.labels() == labels {
                 return Ok(Again::No);
             }
             write::change(cluster, context, &known, |object| {

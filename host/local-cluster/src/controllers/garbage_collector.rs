@@ -140,24 +140,26 @@ fn collect(cluster: &mut Cluster, context: &Context<'_>, object: &Object) -> Res
         release(cluster, context, object, &gone)?;
         return Ok(Again::No);
     }
-    let mut object = Arc::new(Object { value: object.value.clone(), revision: object.revision });
+    let unblocked;
+    let mut object = object;
     let has_dependents = cluster.store.dependents(object.uid()).next().is_some();
     let propagation = if waits > 0 && has_dependents {
         let circle = |dependent: &Object| dependent.terminates() && has(dependent, FOREGROUND);
         if cluster.store.dependents(object.uid()).any(|(_, dependent)| circle(dependent)) {
-            object = unblock(cluster, context, &object)?;
+            unblocked = unblock(cluster, context, object)?;
+            object = &unblocked;
         }
         Propagation::Foreground
-    } else if has(&object, ORPHAN) {
+    } else if has(object, ORPHAN) {
         Propagation::Orphan
-    } else if has(&object, FOREGROUND) {
+    } else if has(object, FOREGROUND) {
         Propagation::Foreground
     } else {
         Propagation::Background
     };
     let uid = Some(object.uid().to_owned());
     let options = DeleteOptions { propagation: Some(propagation), uid, ..DeleteOptions::default() };
-    write::delete(cluster, context, &object, &options)?;
+    write::delete(cluster, context, object, &options)?;
     Ok(Again::No)
 }
 

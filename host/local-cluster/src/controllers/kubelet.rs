@@ -194,7 +194,9 @@ mod tests {
         pass(&mut cluster, 1);
         let (code, _) = ask(&mut cluster, Delete, POD, &json!({"gracePeriodSeconds": 30}));
         assert_eq!(code, 200);
-        pass(&mut cluster, 60);
+        pass(&mut cluster, 5);
+        assert_eq!(read(&mut cluster, POD)["status"]["phase"], "Running");
+        pass(&mut cluster, 6);
         let mut stopped = read(&mut cluster, POD);
         assert_eq!(stopped["status"]["phase"], "Succeeded");
         assert_eq!(stopped["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 0);

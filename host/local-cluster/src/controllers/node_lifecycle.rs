@@ -22,6 +22,15 @@ const GRACE: SignedDuration = SignedDuration::from_secs(50);
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// Conditions, the status in which they taint a node, and the taint.
+const TAINTING: &[(&str, &str, &str)] = &[
+    ("Ready", "False", NOT_READY),
+    ("Ready", "Unknown", UNREACHABLE),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+];
 
 pub(super) const CONTROLLER: Controller = Controller {
     name: "node-lifecycle-controller",
@@ -50,7 +59,8 @@ fn watch_node(cluster: &mut Cluster, context: &Context<'_>, (_, name): &Key) -> 
     let made = time::read(&node.value["metadata"]["creationTimestamp"]).unwrap_or(context.now);
     let lease = cluster.store.get(&LEASES, "kube-node-lease", name);
     let renewed = lease.and_then(|lease| time::read(&lease.value["spec"]["renewTime"])).unwrap_or(made);
-    let silent_at = renewed + GRACE;
+    // Kubelets were silent while nothing of the cluster ran: that does not count.
+    let silent_at = renewed.max(cluster.controllers.since.unwrap_or(renewed)) + GRACE;
     let ready = condition::get(&node.value["status"], "Ready").map(|ready| ready["status"].clone());
     let (mut node, mut again) = (node, Again::At(silent_at));
     if silent_at <= context.now {
@@ -59,21 +69,17 @@ fn watch_node(cluster: &mut Cluster, context: &Context<'_>, (_, name): &Key) -> 
             node = lose(cluster, context, &node)?;
         }
     }
-    let ready = condition::get(&node.value["status"], "Ready").map(|ready| ready["status"].clone());
-    let wanted = match ready.as_ref().and_then(Value::as_str) {
-        Some("True") => None,
-        Some("Unknown") => Some(UNREACHABLE),
-        _ => Some(NOT_READY),
-    };
     let cordoned = node.value["spec"]["unschedulable"] == true;
+    let mut wanted = vec![(UNSCHEDULABLE, "NoSchedule", cordoned)];
+    for (kind, bad, key) in TAINTING {
+        let found = condition::get(&node.value["status"], kind).and_then(|condition| condition["status"].as_str());
+        // A node whose kubelet has said nothing yet is not ready.
+        let holds = found.or((*kind == "Ready").then_some("False")) == Some(*bad);
+        let effects = if *kind == "Ready" { &["NoSchedule", "NoExecute"][..] } else { &["NoSchedule"] };
+        wanted.extend(effects.iter().map(|effect| (*key, *effect, holds)));
+    }
     let mut taints = node.value["spec"]["taints"].as_array().cloned().unwrap_or_default();
-    for (key, effect, holds) in [
-        (UNSCHEDULABLE, "NoSchedule", cordoned),
-        (NOT_READY, "NoSchedule", wanted == Some(NOT_READY)),
-        (UNREACHABLE, "NoSchedule", wanted == Some(UNREACHABLE)),
-        (NOT_READY, "NoExecute", wanted == Some(NOT_READY)),
-        (UNREACHABLE, "NoExecute", wanted == Some(UNREACHABLE)),
-    ] {
+    for (key, effect, holds) in wanted {
         let is_it = |taint: &Value| taint["key"] == key && taint["effect"] == effect;
         if !holds {
             taints.retain(|taint| !is_it(taint));
@@ -186,8 +192,9 @@ mod tests {
 
     use crate::Method::Put;
     use crate::condition;
-    use crate::controllers::testing::{cluster, pass, pod, post, read};
+    use crate::controllers::testing::{after, cluster, pass, pod, post, read};
     use crate::testing::ask;
+    use crate::{Cluster, Options, Reply, Step};
 
     const NODE: &str = "/api/v1/nodes/node-0";
 
@@ -224,5 +231,41 @@ mod tests {
         pass(&mut cluster, 80);
         let left = read(&mut cluster, &format!("{pods}/a"));
         assert!(left.is_null() || !left["metadata"]["deletionTimestamp"].is_null());
+    }
+
+    #[test]
+    fn the_taints_of_conditions_come_and_go_with_them() {
+        let mut cluster = cluster(&["node-lifecycle-controller"]);
+        let mut node = read(&mut cluster, NODE);
+        let pressure = |effect: &str| json!({"key": "node.kubernetes.io/memory-pressure", "effect": effect});
+        node["spec"]["taints"] = json!([pressure("NoSchedule"), pressure("NoExecute")]);
+        ask(&mut cluster, Put, NODE, &node);
+        let mut node = read(&mut cluster, NODE);
+        node["status"]["conditions"] =
+            json!([{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "True"}]);
+        ask(&mut cluster, Put, &format!("{NODE}/status"), &node);
+        pass(&mut cluster, 1);
+        let node = read(&mut cluster, NODE);
+        let taints = node["spec"]["taints"].as_array().unwrap().iter();
+        let taints: Vec<_> =
+            taints.map(|taint| format!("{}:{}", taint["key"], taint["effect"]).replace('"', "")).collect();
+        assert_eq!(
+            taints,
+            ["node.kubernetes.io/memory-pressure:NoExecute", "node.kubernetes.io/disk-pressure:NoSchedule",]
+        );
+    }
+
+    #[test]
+    fn a_node_is_not_lost_for_the_time_in_which_nothing_ran() {
+        let mut cluster = cluster(&["kubelet", "node-lifecycle-controller"]);
+        pass(&mut cluster, 5);
+        let options =
+            Options { controllers: vec!["node-lifecycle-controller".to_owned()], ..(*cluster.options).clone() };
+        let mut restored = Cluster::restore(options, cluster.saved()).unwrap();
+        for (seconds, ready) in [(600, "True"), (649, "True"), (650, "Unknown")] {
+            while matches!(restored.step(&[], after(seconds)), Reply::Done(Step::Worked)) {}
+            let node = read(&mut restored, NODE);
+            assert_eq!(condition::get(&node["status"], "Ready").unwrap()["status"], ready, "after {seconds} s");
+        }
     }
 }

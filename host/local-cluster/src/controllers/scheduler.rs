@@ -112,8 +112,11 @@ fn histogram(reasons: &BTreeMap<String, usize>) -> String {
     parts.join(", ")
 }
 
+/// What the plugins say that could make room: the one of claims to devices has none, and then the one of preemption.
 fn sentence(count: usize, why: &str, help: &str) -> String {
-    format!("0/{count} nodes are available: {why}. preemption: 0/{count} nodes are available: {help}.")
+    format!(
+        "0/{count} nodes are available: {why}. no new claims to deallocate, preemption: 0/{count} nodes are available: {help}."
+    )
 }
 
 /// What a Pod waits for before any node is asked: its claims must be bound.
@@ -247,7 +250,9 @@ mod tests {
             pass(&mut cluster, 2);
             let pod = read(&mut cluster, &format!("{PODS}/a"));
             let scheduled = condition::get(&pod["status"], "PodScheduled").unwrap();
-            let message = format!("0/1 nodes are available: {why}. preemption: 0/1 nodes are available: {help}.");
+            let message = format!(
+                "0/1 nodes are available: {why}. no new claims to deallocate, preemption: 0/1 nodes are available: {help}."
+            );
             assert_eq!((&scheduled["reason"], &scheduled["message"]), (&json!("Unschedulable"), &json!(message)));
             if why.contains("cpu") {
                 ask(&mut cluster, Delete, &format!("{PODS}/first?gracePeriodSeconds=0"), &json!(null));

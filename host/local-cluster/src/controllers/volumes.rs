@@ -114,7 +114,7 @@ fn find(cluster: &Cluster, claim: &Object) -> Option<Arc<Object>> {
         let has = of["accessModes"].as_array().is_some_and(|has| modes.iter().all(|mode| has.contains(mode)));
         let free = of["claimRef"].is_null() && volume.value["status"]["phase"] != "Released";
         let meant = !of["claimRef"].is_null() && belongs(volume, claim);
-        let matches = selector.matches(&volume.value["metadata"]["labels"]);
+        let matches = selector.matches(volume.labels());
         let same_class = class(volume).unwrap_or("") == class(claim).unwrap_or("");
         meant || free && has && matches && same_class && !volume.terminates() && size(&of["capacity"]) >= wanted
     };

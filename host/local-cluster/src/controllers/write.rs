@@ -87,7 +87,7 @@ pub(super) fn update_subresource(
     subresource: &str,
     new: Value,
 ) -> Result<Arc<Object>, Halt> {
-    if object.value == new {
+    if *object.value == new {
         return stored(cluster, object);
     }
     let resource = resource(cluster, object)?;
@@ -161,6 +161,7 @@ fn component<'a>(context: &'a Context<'_>) -> (&'a str, &'a str) {
     match context.manager.as_str() {
         "kubelet" => ("kubelet", last),
         "kube-scheduler" => ("default-scheduler", ""),
+        _ if last == "disruption-controller" => ("controllermanager", ""),
         _ => (last, ""),
     }
 }

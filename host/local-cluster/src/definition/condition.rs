@@ -45,7 +45,7 @@ pub(super) fn set(definition: &mut Value, condition: &Condition, now: Timestamp)
 
 /// Writes a definition as the API server itself does, if anything changed, and serves what it says.
 pub(super) fn write(cluster: &mut Cluster, resource: &Resource, old: &Arc<Object>, mut new: Value, now: Timestamp) {
-    if new != old.value {
+    if new != *old.value {
         managed_fields::update(
             resource,
             Some(&old.value),

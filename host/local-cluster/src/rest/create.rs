@@ -26,15 +26,9 @@ pub(super) fn from_request(
     context: &Context<'_>,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
-    let mut object = body::object(request, &attributes.resource, context)?;
-    body::check_kind(&object, &attributes.resource)?;
-    body::unknown_fields(request, &attributes.resource, &mut object, context)?;
+    let object = body::known_object(request, &attributes.resource, context)?;
     let stored = create(cluster, context, attributes, object)?;
-    let mut value = definition::at_version(cluster, &attributes.resource, &stored.value, context.answers)?.into_owned();
-    if let (true, Some(metadata)) = (context.dry_run, value["metadata"].as_object_mut()) {
-        metadata.remove("resourceVersion");
-    }
-    Ok(output::one(&output, attributes, 201, &value, context.now))
+    output::one(cluster, output, attributes, 201, &stored, context)
 }
 
 /// Creates an object. `attributes.name` may be empty; the namespace is the one of the request.
@@ -59,6 +53,10 @@ pub(super) fn create_as(
     definition::may_create(resource, object["metadata"]["name"].as_str().unwrap_or_default())?;
     name(cluster, attributes, &mut object)?;
     system_fields(cluster, context, &mut object);
+    if let (Update::Applied, Some(metadata)) = (how, object["metadata"].as_object_mut()) {
+        // It is a precondition of the update that an apply is when the object is there, and means nothing when it is not.
+        metadata.remove("resourceVersion");
+    }
     resource.schema().default(&mut object);
     strategy::default(resource, &mut object);
     if how == Update::Whole {

@@ -13,6 +13,7 @@ use crate::halt::{Cause, Halt, Status};
 use crate::request::{Request, Response};
 use crate::resource::Resource;
 use crate::store::Object;
+use crate::watch::selects;
 use crate::{Cluster, admission, body, definition, strategy, time};
 
 pub(super) fn options(request: &Request) -> Result<DeleteOptions, Halt> {
@@ -79,8 +80,7 @@ pub(super) fn from_request(
         });
         return Ok(Response::json(200, status));
     }
-    let value = definition::at_version(cluster, resource, &object.value, context.answers)?;
-    Ok(output::one(&output, attributes, 200, &value, context.now))
+    output::one(cluster, output, attributes, 200, &object, context)
 }
 
 /// Deletes an object, or marks it. The flag says whether it is gone.
@@ -117,7 +117,7 @@ pub(crate) fn delete(
         strategy::prepare_delete(resource, &mut object);
     }
     let mut stored = stored;
-    if object != stored.value {
+    if object != *stored.value {
         stored = cluster.store.put(&resource.storage, object);
         definition::written(cluster, context, resource, &stored)?;
     }
@@ -207,7 +207,7 @@ pub(super) fn remove(
 ) -> Arc<Object> {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
     let gone = cluster.store.remove(&resource.storage, &text("namespace"), &text("name"));
-    let gone = gone.unwrap_or_else(|| Arc::new(Object { value: object, revision: 0 }));
+    let gone = gone.unwrap_or_else(|| Arc::new(Object::new(object, 0)));
     definition::removed(cluster, context, resource, &gone);
     strategy::removed(cluster, resource, &gone);
     gone
@@ -235,7 +235,7 @@ pub(super) fn collection(
     let all: Vec<Arc<Object>> = cluster.store.list(&attributes.resource.storage, namespace, None).cloned().collect();
     let mut deleted = Vec::new();
     for object in all {
-        if labels.matches(&object.value["metadata"]["labels"]) && fields.matches(&object.value) {
+        if selects(&object, &labels, &fields) {
             let one = Attributes {
                 verb: "delete",
                 namespace: object.namespace().to_owned(),
@@ -245,9 +245,6 @@ pub(super) fn collection(
             deleted.push(delete(cluster, context, &one, &options)?.0);
         }
     }
-    let values: Vec<&Value> = deleted.iter().map(|object| &object.value).collect();
-    let values = definition::all_at_version(cluster, &attributes.resource, &values, context.answers)?;
-    let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
     let metadata = json!({"resourceVersion": cluster.store.revision().to_string()});
-    Ok(Response::json(200, output.list(&attributes.resource, &values, metadata, context.now)))
+    output::list(cluster, output, &attributes.resource, &deleted, metadata, context)
 }

@@ -1,18 +1,20 @@
 //! In which form a client wants objects. Input: the Accept header. Output: the form, and responses in it. It must not know
 //! verbs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::attributes::Attributes;
+use crate::context::Context;
 use crate::halt::{Halt, Status};
-use crate::output::Output;
-use crate::request::{Body, Request, Response};
+use crate::output::{Output, Texts};
+use crate::request::{Request, Response};
 use crate::resource::Resource;
 use crate::store::Object;
 use crate::table::Include;
+use crate::{Cluster, definition};
 
 /// The most preferred media type that is served: by `q`, then in the order they are listed in.
 pub(crate) fn read(request: &Request) -> Result<Output, Halt> {
@@ -65,13 +67,44 @@ fn served(request: &Request, entry: &str) -> Option<Output> {
     }
 }
 
-/// The values of stored objects.
-pub(crate) fn values<'a>(objects: &[&'a Arc<Object>]) -> Vec<&'a Value> {
-    objects.iter().map(|object| &object.value).collect()
+/// A list of stored objects in the version of a resource.
+pub(super) fn list(
+    cluster: &Cluster,
+    output: Output,
+    resource: &Arc<Resource>,
+    objects: &[Arc<Object>],
+    metadata: Value,
+    context: &Context<'_>,
+) -> Result<Response, Halt> {
+    if let (Output::Whole, Some(text)) = (output, Texts::of(resource).list(resource, objects, &metadata)) {
+        return Ok(Response::document(200, text));
+    }
+    let values: Vec<Cow<'_, Value>> = objects.iter().map(|object| object.read()).collect();
+    let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
+    let values = definition::all_at_version(cluster, resource, &values, context.answers)?;
+    let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
+    Ok(Response::json(200, output.list(resource, &values, metadata, context.now)))
 }
 
-/// A response with one object.
-pub(super) fn one(output: &Output, attributes: &Attributes, status: u16, object: &Value, now: Timestamp) -> Response {
-    let body = output.object(&attributes.resource, object, now);
-    Response { body: Body::Json(body), ..Response::json(status, Value::Null) }
+/// A response with a stored object in the version of a resource.
+pub(super) fn one(
+    cluster: &Cluster,
+    output: Output,
+    attributes: &Attributes,
+    status: u16,
+    object: &Object,
+    context: &Context<'_>,
+) -> Result<Response, Halt> {
+    let resource = &attributes.resource;
+    // What was created for the sake of its answer has no version.
+    let unversioned = context.dry_run && status == 201;
+    if let (Output::Whole, false, Some(text)) = (output, unversioned, Texts::of(resource).object(object)) {
+        return Ok(Response::document(status, format!("{text}\n")));
+    }
+    let stored = object.read();
+    let mut value = definition::at_version(cluster, resource, &stored, context.answers)?;
+    if unversioned && let Some(metadata) = value.to_mut()["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+    }
+    Ok(Response::json(status, output.object(resource, &value, context.now)))
 }

@@ -54,12 +54,12 @@ pub(super) fn from_request(
         _ => patch::strategic(&shown, &sent, resource.schema())?,
     };
     check_decodes(&object)?;
-    body::patched(request, resource, &mut object, faults, context)?;
+    let strategic = (media_type == STRATEGIC).then_some(&sent);
+    body::patched(request, resource, &mut object, strategic, faults, context)?;
     check_identity(attributes, &object)?;
     check_uid(attributes, &object, &old)?;
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
-    let value = definition::at_version(cluster, resource, &stored.value, context.answers)?;
-    Ok(output::one(&output, attributes, 200, &value, context.now))
+    output::one(cluster, output, attributes, 200, &stored, context)
 }
 
 /// A patch may make something of an object that is none any more.
@@ -146,6 +146,5 @@ fn apply_patch(
         }
         None => return Err(attributes.not_found().into()),
     };
-    let value = definition::at_version(cluster, resource, &stored.value, context.answers)?;
-    Ok(output::one(&output, attributes, status, &value, context.now))
+    output::one(cluster, output, attributes, status, &stored, context)
 }

@@ -1,5 +1,6 @@
 //! get, list and watch. Input: a request. Output: objects as they are stored. It must not change anything.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -15,8 +16,8 @@ use crate::halt::{Cause, Halt, Status};
 use crate::request::{Body, Request, Response};
 use crate::selector::{Fields, Labels};
 use crate::store::{Name, Object};
-use crate::watch::{Watch, first_bookmark};
-use crate::{Cluster, definition, strategy};
+use crate::watch::{Watch, first_bookmark, selects};
+use crate::{Cluster, strategy};
 
 /// Base64 as Go reads it: the bits behind the last byte do not matter.
 const BASE64_URL_SAFE_NO_PAD: GeneralPurpose = GeneralPurpose::new(
@@ -38,8 +39,7 @@ pub(super) fn get(
     let output = output::read(request)?;
     let object = cluster.store.get(&attributes.resource.storage, &attributes.namespace, &attributes.name);
     let object = object.ok_or_else(|| attributes.not_found())?;
-    let value = definition::at_version(cluster, &attributes.resource, &object.value, context.answers)?;
-    Ok(output::one(&output, attributes, 200, &value, context.now))
+    output::one(cluster, output, attributes, 200, object, context)
 }
 
 /// The selectors of a list, a watch or a deletion of a collection.
@@ -137,10 +137,8 @@ pub(super) fn list(
     }
     let namespace = Some(attributes.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     let all = at_revision(cluster, attributes, namespace, from.as_ref(), revision);
-    let mut found = all
-        .iter()
-        .filter(|object| labels.matches(&object.value["metadata"]["labels"]) && fields.matches(&object.value));
-    let objects: Vec<&Arc<Object>> =
+    let mut found = all.into_iter().filter(|object| selects(object, &labels, &fields));
+    let objects: Vec<Arc<Object>> =
         if limit == 0 { found.by_ref().collect() } else { found.by_ref().take(limit).collect() };
     let mut metadata = json!({"resourceVersion": revision.to_string()});
     let rest = found.count();
@@ -150,10 +148,7 @@ pub(super) fn list(
             metadata["remainingItemCount"] = rest.into();
         }
     }
-    let values = output::values(&objects);
-    let values = definition::all_at_version(cluster, &attributes.resource, &values, context.answers)?;
-    let values: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
-    Ok(Response::json(200, output.list(&attributes.resource, &values, metadata, context.now)))
+    output::list(cluster, output, &attributes.resource, &objects, metadata, context)
 }
 
 /// Refuses a combination of options.
@@ -205,7 +200,7 @@ fn at_revision(
         now.map(|object| ((object.namespace().into(), object.name().into()), object.clone())).collect();
     let changes: Vec<_> = cluster.store.changes(revision).filter(|change| change.storage == *storage).collect();
     for change in changes.into_iter().rev() {
-        let name: Name = (change.object.namespace().into(), change.object.name().into());
+        let name = change.object.key();
         let outside =
             namespace.is_some_and(|namespace| *namespace != *name.0) || from.is_some_and(|from| name <= *from);
         match &change.previous {
@@ -228,7 +223,10 @@ pub(super) fn watch(
     let truth = |name: &str| request.parameter(name).is_some_and(|value| value == "true" || value == "1");
     let wanted = revision(request, "resourceVersion", "watch")?;
     let sends_initial = check_initial(request)?;
-    not_from_the_future(cluster, wanted.unwrap_or(0))?;
+    // A watch may begin with a change that is still to come; what is there at a version must have been there.
+    if sends_initial == Some(true) {
+        not_from_the_future(cluster, wanted.unwrap_or(0))?;
+    }
     let seconds = number(request, "timeoutSeconds")?.filter(|seconds| *seconds > 0);
     let lasts = seconds.map_or(WATCH_LASTS, SignedDuration::from_secs);
     let mut watch = Watch {
@@ -238,7 +236,7 @@ pub(super) fn watch(
         fields,
         output,
         bookmarks: truth("allowWatchBookmarks"),
-        initial: Vec::new(),
+        initial: VecDeque::new(),
         marks_end: sends_initial == Some(true) && truth("allowWatchBookmarks"),
         position: cluster.store.revision(),
         ends_at: now + lasts,
@@ -251,10 +249,7 @@ pub(super) fn watch(
         // Without a version a watch begins with what is there.
         _ if sends_initial != Some(false) => {
             let all = cluster.store.list(&attributes.resource.storage, watch.namespace.as_deref(), None);
-            let selected = |object: &&Arc<Object>| {
-                watch.labels.matches(&object.value["metadata"]["labels"]) && watch.fields.matches(&object.value)
-            };
-            watch.initial = all.filter(selected).cloned().collect();
+            watch.initial = all.filter(|object| selects(object, &watch.labels, &watch.fields)).cloned().collect();
         }
         _ => {}
     }

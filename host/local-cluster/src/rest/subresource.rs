@@ -163,10 +163,7 @@ mod tests {
             let headers = [("content-type", "application/merge-patch+json")];
             request(Patch, &target, &headers, &json!({"spec": {"replicas": replicas}}))
         };
-        let answer = |cluster: &mut Cluster, replicas| match respond(cluster, &patch(replicas)).body {
-            Body::Json(value) => value,
-            other => panic!("{other:?}"),
-        };
+        let answer = |cluster: &mut Cluster, replicas| respond(cluster, &patch(replicas)).body.document().unwrap();
         assert_eq!(answer(&mut cluster, 3)["spec"]["replicas"], json!(3));
         let message = "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
         assert_eq!(answer(&mut cluster, -1)["message"], json!(message));

@@ -30,9 +30,7 @@ pub(super) fn from_request(
     context: &Context<'_>,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
-    let mut object = body::object(request, &attributes.resource, context)?;
-    body::check_kind(&object, &attributes.resource)?;
-    body::unknown_fields(request, &attributes.resource, &mut object, context)?;
+    let object = body::known_object(request, &attributes.resource, context)?;
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if name != attributes.name {
         let message =
@@ -40,8 +38,7 @@ pub(super) fn from_request(
         return Err(Status::bad_request(message).into());
     }
     let stored = update(cluster, context, attributes, object, Update::Whole)?;
-    let value = definition::at_version(cluster, &attributes.resource, &stored.value, context.answers)?;
-    Ok(output::one(&output, attributes, 200, &value, context.now))
+    output::one(cluster, output, attributes, 200, &stored, context)
 }
 
 /// Stores a new state of an object that is there. A resource version in it is a precondition.
@@ -87,10 +84,14 @@ pub(crate) fn update(
     let object = definition::for_storage(cluster, resource, object, context.answers)?;
     if delete::is_finished(&object) {
         let gone = delete::remove(cluster, context, resource, object.clone());
-        return Ok(Arc::new(Object { value: object, revision: gone.revision }));
+        return Ok(Arc::new(Object::new(object, gone.revision)));
     }
     if managed_fields::same_but_times(&object, &stored.value) {
         return Ok(stored);
+    }
+    if context.dry_run {
+        // Nothing is stored, so the version is the one of before.
+        return Ok(Arc::new(Object::new(object, stored.revision)));
     }
     let stored = cluster.store.put(&resource.storage, object);
     definition::written(cluster, context, resource, &stored)?;

@@ -2,6 +2,7 @@
 //! values.
 
 use super::format::{self, Format};
+use crate::resource::Resource;
 
 /// What of an object its generation counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,15 @@ const SPEC: &[(&str, &str)] = &[
     (DRA, "DeviceClass"),
     (DRA, "DeviceTaintRule"),
 ];
+
+/// The warning of a deprecated kind.
+pub(crate) fn deprecation(resource: &Resource) -> Option<&'static str> {
+    match (&*resource.group, &*resource.kind) {
+        ("", "Endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        _ => None,
+    }
+}
 
 /// What a kind's generation counts.
 pub(crate) fn counts(group: &str, kind: &str) -> Counts {

@@ -137,7 +137,8 @@ pub(crate) fn update(resource: &Resource, subresource: &str, new: &mut Value, ol
     if subresource == "ephemeralcontainers" || subresource == "resize" {
         keep_metadata(new, old);
     }
-    if changed(counts(&resource.group, &resource.kind), new, old) {
+    // A Deployment's annotations count, but its controller writes them with the status.
+    if subresource != "status" && changed(counts(&resource.group, &resource.kind), new, old) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
         set(new, "metadata.generation", Some((generation + 1).into()));
     }

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::Method::{Delete, Get, Patch, Post, Put};
@@ -18,256 +19,25 @@ const SHARE: usize = 3;
 const STEPS: usize = 60;
 
 /// A kind: where its objects are, their subresources, and one with many fields.
+#[derive(Deserialize)]
 struct Kind {
-    path: &'static str,
-    subresources: &'static [&'static str],
+    path: String,
+    subresources: Vec<String>,
     object: Value,
 }
 
-fn kind(path: &'static str, subresources: &'static [&'static str], object: Value) -> Kind {
-    Kind { path, subresources, object }
+/// What is sent: objects of many kinds, and what queries, headers and paths have in them.
+#[derive(Deserialize)]
+struct Samples {
+    kinds: Vec<Kind>,
+    texts: Vec<String>,
+    names: Vec<String>,
+    headers: Vec<String>,
+    paths: Vec<String>,
 }
 
-fn pod_spec() -> Value {
-    json!({
-        "restartPolicy": "Never", "nodeSelector": {"a": "b"}, "tolerations": [{"key": "k", "operator": "Exists"}],
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-            {"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}]}}},
-        "volumes": [{"name": "v", "configMap": {"name": "c", "items": [{"key": "k", "path": "p"}]}}],
-        "initContainers": [{"name": "i", "image": "i"}],
-        "containers": [{
-            "name": "c", "image": "i", "ports": [{"name": "http", "containerPort": 80}],
-            "env": [{"name": "E", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
-            "envFrom": [{"secretRef": {"name": "s"}}], "volumeMounts": [{"name": "v", "mountPath": "/v"}],
-            "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": 2}},
-            "readinessProbe": {"httpGet": {"port": "http"}, "periodSeconds": 1},
-        }],
-    })
-}
-
-fn workload(more: &Value) -> Value {
-    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let mut spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
-    for (key, value) in more.as_object().unwrap() {
-        spec[key] = value.clone();
-    }
-    let metadata = json!({
-        "name": "a", "labels": {"l": "x"}, "annotations": {"n": "y"}, "finalizers": ["example.com/x"],
-        "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "uid": "u", "controller": true}],
-        "managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
-            "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:metadata": {"f:labels": {"f:l": {}}}}}],
-    });
-    let condition = json!({"type": "T", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": null});
-    json!({"metadata": metadata, "spec": spec, "status": {"replicas": 1, "conditions": [condition]}})
-}
-
-fn kinds() -> Vec<Kind> {
-    let one = json!({"metadata": {"name": "a", "creationTimestamp": null}});
-    let with = |more: &Value| {
-        let mut object = one.clone();
-        for (key, value) in more.as_object().unwrap() {
-            object[key] = value.clone();
-        }
-        object
-    };
-    let statuses = json!([{"name": "c", "ready": true, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]);
-    let job = json!({"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}});
-    let rules = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*/*"]}]);
-    let hook = json!({
-        "name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None", "rules": rules, "failurePolicy": "Ignore",
-        "clientConfig": {"url": "https://a.b/c", "caBundle": ""}, "objectSelector": {"matchLabels": {"never": "x"}},
-    });
-    let schema = json!({"openAPIV3Schema": {
-        "type": "object", "x-kubernetes-validations": [{"rule": "self.x == 'a'", "message": "m"}],
-        "properties": {"x": {"type": "string", "enum": ["a"], "default": "a", "pattern": "^a"},
-            "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {
-                "type": "object", "required": ["k"], "properties": {"k": {"type": "string"}}}}},
-    }});
-    let version = json!({
-        "name": "v1", "served": true, "storage": true, "schema": schema,
-        "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}},
-        "additionalPrinterColumns": [{"name": "X", "type": "string", "jsonPath": ".x"}],
-    });
-    let names = json!({"plural": "gears", "kind": "Gear", "shortNames": ["g"], "categories": ["all"]});
-    let definition = json!({
-        "metadata": {"name": "gears.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
-    });
-    let rbac = json!({"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"]}],
-        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}});
-    let endpoint =
-        json!({"addresses": ["10.0.0.1"], "conditions": {"ready": true}, "targetRef": {"kind": "Pod", "name": "p"}});
-    vec![
-        kind(
-            "/api/v1/namespaces/default/pods",
-            &["status", "eviction", "binding", "ephemeralcontainers", "resize"],
-            with(&json!({"spec": pod_spec(), "status": {"phase": "Running", "containerStatuses": statuses}})),
-        ),
-        kind(
-            "/apis/apps/v1/namespaces/default/deployments",
-            &["status", "scale"],
-            workload(&json!({
-                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}},
-            })),
-        ),
-        kind(
-            "/apis/apps/v1/namespaces/default/statefulsets",
-            &["status", "scale"],
-            workload(&json!({
-                "serviceName": "s", "volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": {
-                    "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}],
-            })),
-        ),
-        kind("/apis/apps/v1/namespaces/default/daemonsets", &["status"], workload(&json!({}))),
-        kind(
-            "/apis/batch/v1/namespaces/default/cronjobs",
-            &["status"],
-            with(
-                &json!({"spec": {"schedule": "* * * * *", "timeZone": "Etc/UTC", "jobTemplate": {"spec": job.clone()}},
-                "status": {"active": [{"kind": "Job", "name": "j"}], "lastScheduleTime": "2026-01-01T00:00:00Z"}}),
-            ),
-        ),
-        kind(
-            "/apis/batch/v1/namespaces/default/jobs",
-            &["status"],
-            with(&json!({
-                "spec": {"completions": 2, "completionMode": "Indexed", "template": job["template"],
-                    "podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [1]}}]}},
-                "status": {"completedIndexes": "0", "uncountedTerminatedPods": {"succeeded": ["u"]}},
-            })),
-        ),
-        kind(
-            "/api/v1/namespaces/default/services",
-            &["status"],
-            with(&json!({
-                "spec": {"selector": {"a": "b"}, "ports": [{"name": "p", "port": 80, "targetPort": "http"}], "type": "NodePort"},
-            })),
-        ),
-        kind(
-            "/api/v1/namespaces/default/configmaps",
-            &[],
-            with(&json!({"data": {"k": "v"}, "binaryData": {"b": "AAAA"}})),
-        ),
-        kind("/api/v1/namespaces/default/secrets", &[], with(&json!({"type": "Opaque", "stringData": {"k": "v"}}))),
-        kind(
-            "/api/v1/namespaces/default/events",
-            &[],
-            with(&json!({
-                "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}, "reason": "R", "message": "m", "count": 1,
-                "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z", "source": {"component": "x"},
-            })),
-        ),
-        kind(
-            "/api/v1/namespaces/default/serviceaccounts",
-            &["token"],
-            with(&json!({"imagePullSecrets": [{"name": "s"}]})),
-        ),
-        kind(
-            "/api/v1/namespaces/default/persistentvolumeclaims",
-            &["status"],
-            with(&json!({
-                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-            })),
-        ),
-        kind(
-            "/api/v1/namespaces/default/resourcequotas",
-            &["status"],
-            with(&json!({
-                "spec": {"hard": {"pods": "5"}, "scopes": ["Terminating"]}, "status": {"used": {"pods": "1"}},
-            })),
-        ),
-        kind(
-            "/api/v1/namespaces/default/limitranges",
-            &[],
-            with(&json!({"spec": {"limits": [{
-            "type": "Container", "default": {"cpu": "1"}, "max": {"cpu": "2"}, "maxLimitRequestRatio": {"cpu": "3"}}]}})),
-        ),
-        kind("/api/v1/namespaces", &["status", "finalize"], with(&json!({"spec": {"finalizers": ["kubernetes"]}}))),
-        kind(
-            "/api/v1/nodes",
-            &["status"],
-            with(&json!({
-                "spec": {"taints": [{"key": "k", "effect": "NoExecute"}], "unschedulable": true},
-                "status": {"capacity": {"cpu": "1"}, "allocatable": {"cpu": "1"}, "addresses": [{"type": "Hostname", "address": "a"}],
-                    "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]},
-            })),
-        ),
-        kind(
-            "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
-            &["status"],
-            with(&json!({
-                "spec": {"minAvailable": "50%", "selector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}},
-            })),
-        ),
-        kind(
-            "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
-            &["status"],
-            with(&json!({"spec": {"rules": [{
-            "host": "a.b", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {"service": {
-                "name": "s", "port": {"number": 80}}}}]}}], "tls": [{"hosts": ["a.b"], "secretName": "s"}]}})),
-        ),
-        kind(
-            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
-            &["status"],
-            with(&json!({"spec": {
-            "maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "a"}, "metrics": [{"type": "Resource",
-            "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}})),
-        ),
-        kind(
-            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
-            &[],
-            with(&json!({
-                "addressType": "IPv4", "endpoints": [endpoint], "ports": [{"name": "p", "port": 80}],
-            })),
-        ),
-        kind(
-            "/apis/coordination.k8s.io/v1/namespaces/default/leases",
-            &[],
-            with(&json!({
-                "spec": {"holderIdentity": "h", "leaseDurationSeconds": 5, "renewTime": "2026-01-01T00:00:00.000000Z"},
-            })),
-        ),
-        kind("/apis/rbac.authorization.k8s.io/v1/clusterroles", &[], with(&rbac)),
-        kind(
-            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-            &[],
-            with(&json!({
-                "roleRef": {"kind": "ClusterRole", "name": "view"}, "subjects": [{"kind": "User", "name": "u"}],
-            })),
-        ),
-        kind(
-            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-            &[],
-            with(&json!({"webhooks": [hook]})),
-        ),
-        kind(
-            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-            &[],
-            with(&json!({"webhooks": [hook]})),
-        ),
-        kind(
-            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
-            &["status"],
-            with(&json!({"spec": {
-            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
-                "resources": ["configmaps"]}]}, "variables": [{"name": "v", "expression": "1"}],
-            "validations": [{"expression": "true", "message": "m"}]}})),
-        ),
-        kind(
-            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-            &[],
-            with(&json!({"spec": {
-            "user": "u", "groups": ["g"], "resourceAttributes": {"verb": "get", "resource": "pods", "name": "x"}}})),
-        ),
-        kind("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &["status"], definition),
-        kind(
-            "/apis/example.com/v1/namespaces/default/widgets",
-            &["status", "scale"],
-            with(&json!({
-                "spec": {"size": 1, "list": [{"k": "a"}]}, "status": {"ready": true},
-            })),
-        ),
-    ]
+fn samples() -> Samples {
+    serde_json::from_str(include_str!("malformed.json")).unwrap()
 }
 
 /// What is put in the place of every field.
@@ -366,7 +136,7 @@ fn work(cluster: &mut Cluster) {
 
 /// An object with its type, as server-side apply and definitions want it.
 fn typed(cluster: &Cluster, kind: &Kind) -> Value {
-    let Path::Resource(address) = path::parse(kind.path) else { panic!("{} is no resource", kind.path) };
+    let Path::Resource(address) = path::parse(&kind.path) else { panic!("{} is no resource", kind.path) };
     let resource = cluster.resource(address.group, address.version, address.plural).unwrap();
     let mut object = kind.object.clone();
     object["apiVersion"] = resource.api_version().into();
@@ -412,12 +182,12 @@ fn no_body_makes_the_cluster_panic() {
     let (empty, wrong) = (cluster(), wrong());
     let mut panics = Vec::new();
     let (mut turn, mut taken) = (0, 0);
-    for kind in kinds() {
+    for kind in samples().kinds {
         let object = typed(&empty, &kind);
         let name = object["metadata"]["name"].as_str().unwrap();
         let one = format!("{}/{name}", kind.path);
         let mut full = empty.clone();
-        let made = respond(&mut full, &request(Post, kind.path, &[], &object));
+        let made = respond(&mut full, &request(Post, &kind.path, &[], &object));
         assert_eq!(made.status, 201, "{}: {:?}", kind.path, made.body);
         let mut found = Vec::new();
         places(&object, "", &mut found);
@@ -428,7 +198,7 @@ fn no_body_makes_the_cluster_panic() {
             *body.pointer_mut(place).unwrap() = value.clone();
             let step = json!([{"op": "add", "path": place, "value": value}]);
             let mut requests = vec![
-                (&empty, Post, kind.path.to_owned(), "application/json", &body),
+                (&empty, Post, kind.path.clone(), "application/json", &body),
                 (&full, Put, one.clone(), "application/json", &body),
                 (&full, Patch, one.clone(), "application/merge-patch+json", &body),
                 (&full, Patch, one.clone(), "application/strategic-merge-patch+json", &body),
@@ -436,7 +206,7 @@ fn no_body_makes_the_cluster_panic() {
                 (&full, Patch, format!("{one}?fieldManager=m&force=true"), "application/apply-patch+yaml", &body),
                 (&full, Delete, one.clone(), "application/json", &body),
             ];
-            for subresource in kind.subresources {
+            for subresource in &kind.subresources {
                 let target = format!("{one}/{subresource}");
                 requests.push((&full, Put, target.clone(), "application/json", &body));
                 requests.push((&full, Post, target.clone(), "application/json", &body));
@@ -458,94 +228,7 @@ fn no_body_makes_the_cluster_panic() {
 #[test]
 fn no_query_header_or_text_makes_the_cluster_panic() {
     let mut cluster = cluster();
-    let texts = [
-        "",
-        "0",
-        "-1",
-        "1",
-        "99999999999999999999",
-        "true",
-        "x",
-        "a=b",
-        "a==b,c!=d",
-        "a in (b,,",
-        "!",
-        "!a,(",
-        "=",
-        ",",
-        "a notin ()",
-        "\u{e9}\u{0}",
-        "%",
-        "metadata.name=a,,",
-        "status.phase!=",
-        "W10=",
-        "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ",
-        "All",
-        "Orphan",
-        "application/json;as=Table",
-        "application/json;g=;v=;as=",
-        ";;;",
-        "*/*;q=x",
-        "gzip;q",
-        "2026-01-01T00:00:00Z",
-    ];
-    let names = [
-        "labelSelector",
-        "fieldSelector",
-        "limit",
-        "continue",
-        "resourceVersion",
-        "resourceVersionMatch",
-        "watch",
-        "sendInitialEvents",
-        "allowWatchBookmarks",
-        "timeoutSeconds",
-        "dryRun",
-        "fieldManager",
-        "fieldValidation",
-        "force",
-        "gracePeriodSeconds",
-        "propagationPolicy",
-        "orphanDependents",
-        "includeObject",
-        "pretty",
-        "hash",
-        "verbose",
-    ];
-    let headers = [
-        "accept",
-        "content-type",
-        "user-agent",
-        "impersonate-user",
-        "impersonate-extra-a",
-        "if-none-match",
-        "authorization",
-    ];
-    let paths = [
-        "/",
-        "/api",
-        "/api/v1",
-        "/apis",
-        "/apis/apps/v1",
-        "/openapi/v2",
-        "/openapi/v3",
-        "/openapi/v3/apis/example.com/v1",
-        "/healthz",
-        "/version",
-        "/api/v1/pods",
-        "/api/v1/namespaces/default/pods/a/log",
-        "/api/v1/namespaces//pods",
-        "/api/v1/namespaces/default",
-        "/apis/example.com/v1/widgets",
-        "/apis/apps/v1/namespaces/default/deployments/a/scale",
-        "/api/v1/watch/pods",
-        "//",
-        "/api/v1/\u{e9}",
-        "/apis/example.com/v1/namespaces/default/widgets/a/status/b/c",
-        "/metrics",
-        "/logs",
-        "/api/v1/namespaces/default/pods/a/exec",
-    ];
+    let Samples { texts, names, headers, paths, .. } = samples();
     let deep = ["[", "{\"a\":", "- ", "a:\n ", "? ", "&a [", "\"\\"].map(|text| text.repeat(50_000));
     let mut bodies: Vec<&[u8]> = vec![
         b"",
@@ -564,13 +247,13 @@ fn no_query_header_or_text_makes_the_cluster_panic() {
     for (path, method) in paths.iter().flat_map(|path| methods.map(|method| (path, method))) {
         let mut all = vec![request(method, path, &[], &Value::Null)];
         turn += 1;
-        for text in texts.into_iter().skip(turn % 9).step_by(9) {
-            all.extend(names.map(|name| {
+        for text in texts.iter().skip(turn % 9).step_by(9) {
+            all.extend(names.iter().map(|name| {
                 let mut one = request(method, path, &[], &json!({}));
-                one.query = vec![(name.to_owned(), text.to_owned()), ("watch".to_owned(), "false".to_owned())];
+                one.query = vec![(name.clone(), text.clone()), ("watch".to_owned(), "false".to_owned())];
                 one
             }));
-            all.extend(headers.map(|name| request(method, path, &[(name, text)], &json!({}))));
+            all.extend(headers.iter().map(|name| request(method, path, &[(name, text)], &json!({}))));
         }
         for (body, kind) in bodies.iter().flat_map(|body| {
             [

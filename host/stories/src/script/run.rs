@@ -6,7 +6,8 @@ use mortise_core::manifest::Manifest;
 use mortise_core::object::Kind;
 use serde_json::Value;
 
-use super::{Other, Script, partial};
+use super::file::{Other, Script};
+use super::partial;
 use crate::guest::Guest;
 use crate::story::{Settings, Story};
 

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::Script;
+use super::file::Script;
 use super::run::{Played, play};
 use crate::diff::diff;
 use crate::guest::Guest;

@@ -3,12 +3,11 @@
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::response::Refused;
 use mortise_core::scope::Slice;
-use mortise_local_cluster::{Frame, Method, Watch};
+use mortise_local_cluster::{Method, Watch};
 use serde_json::{Map, Value, json};
 
 use super::{Http, Story};
 use crate::api::{Ask, Client};
-use crate::clock::timestamp;
 
 /// The namespace of objects that name none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -159,8 +158,8 @@ impl Story {
             reaction.watch = self.api.watch(&Slice::from(&reaction.kind), 0).ok();
         }
         let Some(watch) = &mut reaction.watch else { return };
-        for frame in self.api.cluster.poll(watch, timestamp(self.api.now_ms)) {
-            let Frame::Event(frame) = frame else {
+        for frame in self.api.poll(watch) {
+            let Some(frame) = frame else {
                 reaction.watch = None;
                 return;
             };

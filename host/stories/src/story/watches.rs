@@ -5,12 +5,12 @@ use mortise_core::object::{Object, ResourceVersion};
 use mortise_core::response::Refused;
 use mortise_core::scope::Slice;
 use mortise_core::watch::WatchEvent;
-use mortise_local_cluster::{Frame, Watch};
+use mortise_local_cluster::Watch;
 use serde_json::Value;
 
 use super::Story;
 use super::due::Due;
-use crate::clock::{since_begin, timestamp};
+use crate::clock::since_begin;
 
 /// The delay of the first retry of a list that failed; it doubles up to a minute.
 const RETRY_MS: u64 = 1_000;
@@ -156,13 +156,11 @@ impl Story {
     }
 
     fn read(&mut self, slice: &Slice, epoch: u64) {
-        let now_ms = self.now_ms();
         let Some(open) = self.watches.get_mut(slice).filter(|open| open.epoch == epoch) else { return };
         open.poll_at = None;
         let Some(stream) = &mut open.stream else { return };
-        let frames = self.api.cluster.poll(stream, timestamp(now_ms));
-        for frame in frames {
-            let Frame::Event(mut frame) = frame else {
+        for frame in self.api.poll(stream) {
+            let Some(mut frame) = frame else {
                 if let Some(open) = self.watches.get_mut(slice) {
                     open.stream = None;
                 }

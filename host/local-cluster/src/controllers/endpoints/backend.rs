@@ -54,7 +54,7 @@ fn services_of(cluster: &Cluster, change: &Change) -> Vec<Key> {
 }
 
 fn selects(service: &Object, pod: &Object) -> bool {
-    let labels = &pod.value["metadata"]["labels"];
+    let labels = pod.labels();
     let selector = service.value["spec"]["selector"].as_object().filter(|selector| !selector.is_empty());
     selector.is_some_and(|selector| selector.iter().all(|(key, value)| labels.get(key) == Some(value)))
 }
@@ -71,8 +71,8 @@ pub(super) fn service(cluster: &Cluster, (namespace, name): &Key) -> Option<Arc<
 pub(super) fn backends(cluster: &Cluster, service: &Object, with_terminating: bool) -> Vec<Backend> {
     let pods = cluster.store.list(&PODS, Some(service.namespace()), None);
     let fit = pods.filter(|pod| {
-        let addressed = pod.value["status"]["podIP"].as_str().is_some_and(|address| !address.is_empty());
-        addressed && !has_ended(&pod.value) && (with_terminating || !pod.terminates()) && selects(service, pod)
+        let addressed = || pod.value["status"]["podIP"].as_str().is_some_and(|address| !address.is_empty());
+        selects(service, pod) && (with_terminating || !pod.terminates()) && addressed() && !has_ended(&pod.value)
     });
     let backend = |pod: &Arc<Object>| Backend {
         ports: ports(service, pod),
@@ -133,7 +133,7 @@ pub(super) fn target(pod: &Object) -> Value {
 
 /// The Service's labels, with the mark of a headless one and that of the controller.
 pub(super) fn labels(service: &Object, managed: (&str, &str)) -> Map<String, Value> {
-    let mut labels = service.value["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+    let mut labels = service.labels().as_object().cloned().unwrap_or_default();
     labels.remove(HEADLESS);
     if is_headless(service) {
         labels.insert(HEADLESS.to_owned(), "".into());

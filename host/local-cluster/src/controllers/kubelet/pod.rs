@@ -241,6 +241,9 @@ fn conclude(pod: &Object, status: &mut Value, now: Timestamp) {
     set_conditions(pod, status, phase, now);
 }
 
+/// The kubelet's conditions in its order.
+const OWN: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
 fn set_conditions(pod: &Object, status: &mut Value, phase: &str, now: Timestamp) {
     let names = |field: &str, statuses: &str, fine: fn(&Value) -> bool| {
         let all = list(pod, field).iter().filter(|container| !fine(known(status, statuses, container)));
@@ -282,6 +285,10 @@ fn set_conditions(pod: &Object, status: &mut Value, phase: &str, now: Timestamp)
         }
         condition::set(status, condition, now);
     }
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        // Others' come first, and then the kubelet's in its order.
+        conditions.sort_by_key(|condition| OWN.iter().position(|own| condition["type"] == *own));
+    }
     if !generation.is_null() {
         write::set(status, "observedGeneration", generation);
     }
@@ -306,11 +313,14 @@ fn stop(cluster: &mut Cluster, context: &Context<'_>, pod: &Object) -> Result<Ag
     let metadata = &pod.value["metadata"];
     let grace =
         SignedDuration::from_secs(metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0).clamp(0, 1 << 31));
-    let wanted = annotation(pod, STOPS_AFTER).and_then(duration).unwrap_or(SECOND);
+    let said = annotation(pod, STOPS_AFTER).and_then(duration);
+    let wanted = said.unwrap_or(SECOND);
     let runs = known_running(pod);
     if !has_ended(&pod.value) && runs {
         let deadline = time::read(&metadata["deletionTimestamp"]).unwrap_or(context.now);
-        let stops_at = (deadline - grace) + wanted.min(grace);
+        // The deletion's time is cut to a second, and a Pod that takes its time does not end before.
+        let cut = said.map_or(SignedDuration::ZERO, |_| SECOND);
+        let stops_at = (deadline - grace) + wanted.min(grace) + cut;
         if stops_at > context.now {
             return Ok(Again::At(stops_at));
         }

@@ -66,7 +66,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn selects(&self, node: &Object) -> bool {
-        let labels = &node.value["metadata"]["labels"];
+        let labels = node.labels();
         let selector = self.pod["spec"]["nodeSelector"].as_object().into_iter().flatten();
         let plain = selector.into_iter().all(|(key, value)| labels.get(key) == Some(value));
         // The terms are alternatives; one without requirements selects nothing.

@@ -111,7 +111,7 @@ pub(super) fn claim(
     wanted: impl Fn(&Object) -> bool,
 ) -> Result<Vec<Arc<Object>>, Halt> {
     let selector = owner_kind.selector(&owner.value);
-    let selects = |child: &Object| selector.as_ref().is_some_and(|all| all.matches(&child.value["metadata"]["labels"]));
+    let selects = |child: &Object| selector.as_ref().is_some_and(|all| all.matches(child.labels()));
     let mut claimed = Vec::new();
     for child in controlled(cluster, owner, of).into_iter().filter(|child| wanted(child)) {
         if selects(&child) {
@@ -163,14 +163,14 @@ pub(super) fn keys(cluster: &Cluster, change: &Change, owner: &Kind, child: &Kin
     if !child.stores(&change.storage) {
         return Vec::new();
     }
-    let previous = change.previous.as_ref().map(|previous| &previous.value);
+    let previous = change.previous.as_ref().map(|previous| &*previous.value);
     let (old, new) = (previous.and_then(controller), controller(&object.value));
     let moved = old.map(|reference| &reference["uid"]) != new.map(|reference| &reference["uid"]);
     let both = [new, old.filter(|_| moved)];
     let named = both.into_iter().flatten().filter(|reference| owner.is_named_by(reference));
     let mut keys: Vec<Key> =
         named.map(|reference| (object.namespace().into(), text(&reference["name"]).into())).collect();
-    let labels = &object.value["metadata"]["labels"];
+    let labels = object.labels();
     let changed = moved || previous.is_none_or(|previous| previous["metadata"]["labels"] != *labels);
     if new.is_none() && changed && change.event != Event::Deleted {
         let owners = cluster.store.list(&owner.storage(), Some(object.namespace()), None);

@@ -89,9 +89,8 @@ fn status(
 ) -> Value {
     let spec = &set.value["spec"];
     let labels = spec["template"]["metadata"]["labels"].as_object();
-    let labeled = |pod: &&Arc<Object>| {
-        labels.into_iter().flatten().all(|(key, value)| pod.value["metadata"]["labels"].get(key) == Some(value))
-    };
+    let labeled =
+        |pod: &&Arc<Object>| labels.into_iter().flatten().all(|(key, value)| pod.labels().get(key) == Some(value));
     let count = |fits: &dyn Fn(&&Arc<Object>) -> bool| i64::try_from(active.iter().filter(fits).count()).unwrap_or(0);
     let min_ready = int(&spec["minReadySeconds"]);
     let mut status = Value::Object(counts(&[
@@ -103,9 +102,9 @@ fn status(
     status["replicas"] = active.len().into();
     if of.kind == REPLICA_SETS.kind {
         let selector = of.selector(&set.value).unwrap_or_default();
-        let terminating = controlled(cluster, set, &PODS).into_iter().filter(|pod| {
-            pod.terminates() && !pod::is_finished(pod) && selector.matches(&pod.value["metadata"]["labels"])
-        });
+        let terminating = controlled(cluster, set, &PODS)
+            .into_iter()
+            .filter(|pod| pod.terminates() && !pod::is_finished(pod) && selector.matches(pod.labels()));
         status["terminatingReplicas"] = terminating.count().into();
     }
     let mut conditions = condition::of(&set.value["status"]);

@@ -108,7 +108,7 @@ fn budgets(cluster: &Cluster, pod: &Object) -> Vec<Arc<Object>> {
     let all = cluster.store.list(&budget_storage(), Some(pod.namespace()), None);
     let selects = |budget: &&Arc<Object>| {
         let selector = &budget.value["spec"]["selector"];
-        selector.is_object() && Labels::read(selector).matches(&pod.value["metadata"]["labels"])
+        selector.is_object() && Labels::read(selector).matches(pod.labels())
     };
     all.filter(selects).cloned().collect()
 }

@@ -118,7 +118,7 @@ mod tests {
             "metadata": {"name": "a", "labels": {"zone": "1", "cores": "8"}},
             "spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
         });
-        let node = Object { value: node, revision: 1 };
+        let node = Object::new(node, 1);
         let tolerations = json!([{"key": "k", "operator": "Equal", "value": "v"}]);
         let required = |term: Value| json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}});
         let expression = |operator: &str, values: Value| {

@@ -140,7 +140,7 @@ mod tests {
                 "conditions": [{"type": "DisruptionTarget", "status": "True"}],
             },
         });
-        Arc::new(Object { value, revision: 1 })
+        Arc::new(Object::new(value, 1))
     }
 
     #[test]

@@ -1,0 +1,51 @@
+//! `mortise dev --dry-run`: what a plugin would write to a cluster is shown, and the cluster is only read.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use super::pods::Witness;
+use super::reload::{create_sets, scale, wait_converged};
+use super::world::{CONTENDERS, World, built};
+use crate::checkout::root;
+
+#[test]
+fn a_dry_run_shows_the_writes_and_only_reads_the_cluster() {
+    let user = CONTENDERS[0];
+    let mut world = World::with_podset("dry-run");
+    let binding = ["create", "clusterrolebinding", "dry-run", "--clusterrole=cluster-admin"];
+    world.kubectl(&[&binding[..], &[&format!("--user={user}")]].concat());
+    let witness = Witness::watch(&world);
+    create_sets(&world, 1, 2);
+    wait_converged(&world, &witness, 1, 2);
+    world.stop_host();
+    scale(&world, 0, 3);
+    let version = || {
+        let all = world
+            .block_on(world.api("v1", "Pod", Some(&world.namespace)).list(&kube::api::ListParams::default()))
+            .unwrap();
+        let mut versions: Vec<_> = all.items.into_iter().map(|pod| pod.metadata.resource_version).collect();
+        versions.push(world.block_on(world.podsets().get("set-0")).unwrap().metadata.resource_version);
+        versions
+    };
+    let before = version();
+
+    let folder = tempfile::tempdir().unwrap();
+    let run = Command::new(built("debug/mortise"))
+        .args(["dev", "--dry-run", "--kubeconfig"])
+        .arg(world.plane.kubeconfig(user).unwrap())
+        .arg(root().join("plugins/podset"))
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let (diff, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{diff}\n{errors}");
+    let made: Vec<&str> = diff.lines().filter(|line| line.starts_with("+++ Pod ")).collect();
+    assert_eq!(made.len(), 1, "one Pod is missing:\n{diff}\n{errors}");
+    assert!(diff.contains("--- /dev/null\n+++ Pod "), "{diff}");
+    assert!(diff.contains("\n-  replicas: 2\n+  replicas: 3\n"), "the status follows:\n{diff}");
+
+    assert_eq!(version(), before, "nothing in the cluster has changed");
+    let requests = world.requests_by(user);
+    let verbs: BTreeSet<&str> = requests.iter().map(|record| record.verb.as_str()).collect();
+    assert!(verbs.contains("list") && verbs.iter().all(|verb| ["get", "list"].contains(verb)), "{verbs:?}");
+}
