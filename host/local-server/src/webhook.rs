@@ -20,6 +20,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::endpoint;
@@ -33,6 +34,9 @@ const MAX_CLIENTS: usize = 64;
 /// that has too many closes one just when it is used again.
 const IDLE: Duration = Duration::from_secs(30);
 const MAX_IDLE: usize = 25;
+/// Calls of one webhook at a time. A thousand requests at once must not be as many connections to its server, which would
+/// cut some off; the others wait, within their timeout.
+const MAX_AT_ONCE: usize = 64;
 /// The largest response. A converted list may have thousands of objects.
 const MAX_BODY_BYTES: usize = 64 << 20;
 /// The longest timeout that a configuration may have.
@@ -46,6 +50,8 @@ type Key = (Vec<u8>, Option<String>);
 #[derive(Debug, Default)]
 pub(crate) struct Webhooks {
     clients: Mutex<HashMap<Key, Https>>,
+    /// By URL.
+    turns: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 impl Webhooks {
@@ -57,12 +63,24 @@ impl Webhooks {
             false => format!("{}?timeout={seconds}s", call.url),
         };
         let failed = |why: String| format!("Post {url:?}: {why}");
-        let exchange = self.exchange(call, &url, cluster);
+        let turn = self.turn(&url);
+        let exchange = async {
+            let _turn = turn.acquire().await.map_err(|closed| closed.to_string())?;
+            self.exchange(call, &url, cluster).await
+        };
         match timeout(Duration::from_secs(seconds), exchange).await {
             Ok(Ok((status, body))) => review(status, &body),
             Ok(Err(why)) => Err(failed(why)),
             Err(_) => Err(failed("context deadline exceeded".to_owned())),
         }
+    }
+
+    fn turn(&self, url: &str) -> Arc<Semaphore> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if turns.len() >= MAX_CLIENTS && !turns.contains_key(url) {
+            turns.clear();
+        }
+        Arc::clone(turns.entry(url.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(MAX_AT_ONCE))))
     }
 
     async fn exchange(&self, call: &Call, url: &str, cluster: &Cluster) -> Result<(u16, Bytes), String> {

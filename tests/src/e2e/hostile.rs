@@ -25,7 +25,8 @@ fn stalled(world: &World, mode: &str) -> (String, String) {
 }
 
 fn world_with_both(name: &str) -> World {
-    let mut world = World::with_podset(name);
+    // Deadlines of calls are tested: other tests would use them up.
+    let mut world = World::alone(name).serving("podset");
     world.offer("hostile", &built("test-guests/hostile.wasm"));
     world.wait_ready("hostile");
     world
