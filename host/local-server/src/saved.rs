@@ -104,7 +104,7 @@ fn lines(records: &[Value]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use mortise_local_cluster::{Body, Credentials, Method, Reply, Request, Response, User};
+    use mortise_local_cluster::{Credentials, Method, Reply, Request, Response, User};
 
     use super::*;
 
@@ -120,8 +120,8 @@ mod tests {
             body: json!({"metadata": {"name": name}}).to_string().into_bytes(),
         };
         match cluster.request(&request, &[], clock::now()) {
-            Reply::Done(Response { body: Body::Json(object), .. }) => object["metadata"]["uid"].to_string(),
-            other => panic!("{other:?}"),
+            Reply::Done(Response { body, .. }) => body.document().unwrap()["metadata"]["uid"].to_string(),
+            Reply::Call(call) => panic!("{call:?}"),
         }
     }
 
