@@ -102,7 +102,7 @@ impl Step {
         let Some((pointer, wanted)) = &self.until else { return true };
         let answer: Value = serde_json::from_str(body).unwrap_or_default();
         let found = answer.pointer(pointer);
-        found.is_some_and(|found| found.as_str().map_or_else(|| found.to_string() == *wanted, |text| text == wanted))
+        found.is_some_and(|found| found.as_str().map_or_else(|| found.to_string(), str::to_owned) == *wanted)
     }
 
     /// The step with `$NAME` replaced; longer names first.
