@@ -1,5 +1,5 @@
-//! End-to-end tests: the real binary, the real API server, real clients. Each test has a control plane for itself
-//! meanwhile, with a host and a namespace of its own.
+//! End-to-end tests: the real binary, the real API server, real clients. Each test has the one control plane for
+//! itself, with a host and a namespace of its own.
 //!
 //! Counts that take long (kills, reloads) are small here; environment variables named in each test raise them.
 
@@ -7,7 +7,6 @@ mod admission;
 mod adoption;
 mod bluegreen;
 mod children;
-mod clean;
 mod conversion;
 mod cookbook;
 mod crash;
@@ -24,7 +23,6 @@ mod hostile;
 mod http;
 mod isolation;
 mod kinds;
-mod lanes;
 mod lifecycle;
 mod memcached;
 mod mydaemonset;

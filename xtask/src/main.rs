@@ -39,8 +39,7 @@ Commands:
                      come and go for 120 s (MORTISE_E2E_KILLS, _RELOAD_SETS, _RELOADS, _QUIET_SETS, _IDLE_S, _OUTAGE_S,
                      _NODES, _NODES_S; variables that are set already take precedence). --on local runs the tests on
                      `mortise cluster` instead of Kubernetes' own binaries, which takes no Go (MORTISE_E2E_ON=local); a few
-                     that need these are named and left out. MORTISE_E2E_PLANES is how many end-to-end tests run at a
-                     time, each on a control plane of its own.
+                     that need these are named and left out.
   guests             Build the plugins to target/plugins/NAME.wasm, and the tests' guests to target/test-guests.
   bench [ARGS...]    Measure. ARGS are the benchmark's; `cargo xtask bench --help` lists them.
   gen [--check]      Regenerate the generated parts of deploy/ and the local cluster's documents of Kubernetes; with

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write, stdout};
-use std::num::NonZero;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
 
@@ -85,13 +84,6 @@ impl RunOn {
     /// The names of tests that cannot run on it, with the reason.
     fn skipped(self) -> &'static [(&'static str, &'static str)] {
         if self == Self::Local { &ONLY_ON_KUBERNETES } else { &[] }
-    }
-
-    /// The threads for a group of tests; none for the harness's default. End-to-end tests mostly wait, and the lightest
-    /// control planes are several at a time.
-    fn threads(self, group: &str) -> Option<String> {
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        (self == Self::Local && group == "e2e").then(|| format!("--test-threads={}", 2 * cores))
     }
 
     /// Groups of tests without those that cannot run on it.
@@ -242,7 +234,6 @@ impl Suite<'_> {
                         .envs(self.extent.variables())
                         .envs(self.run_on.variables())
                         .args(["--", "--exact"])
-                        .args(self.run_on.threads(&group))
                         .args(tests);
                     self.step(step, &group, || run_tests(&mut command));
                 }

@@ -2,7 +2,7 @@
 //! local cluster has to make them print the same. `MORTISE_RECORD=1` records; `MORTISE_ONLY=NAME` takes one file;
 //! `MORTISE_KUBECTL=PATH` takes another kubectl.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -15,6 +15,8 @@ use crate::transcript::Transcript;
 
 /// The one that needs helm.
 const HELM: &str = "helm";
+/// How often a transcript is run in which a step differs.
+const RUNS: usize = 4;
 /// What kubectl prints is its version's.
 const RECORDED_WITH: &str = "v1.32.";
 
@@ -40,19 +42,34 @@ fn printed(transcript: &Transcript, cluster: &dyn Cluster, programs: &[PathBuf])
     transcript.steps.iter().map(|step| terminal.run(&step.command)).collect()
 }
 
-/// What a local cluster makes a transcript's commands print that the real control plane did not.
+/// What a local cluster makes a transcript's commands print that the real control plane did not. Controllers move while kubectl
+/// looks, on either: a step differs if it does so in each of some runs.
 fn differences(transcript: &Transcript, programs: &[PathBuf]) -> String {
-    let (local, mut wrong) = (Local::start(), String::new());
-    for (step, is) in transcript.steps.iter().zip(printed(transcript, &local, programs)) {
+    let mut wrong = once(transcript, programs);
+    for _ in 1..RUNS {
+        if wrong.is_empty() {
+            break;
+        }
+        let again = once(transcript, programs);
+        wrong.retain(|step, _| again.contains_key(step));
+    }
+    wrong.into_values().collect()
+}
+
+/// The steps of one run that print something else than they should, by their number.
+fn once(transcript: &Transcript, programs: &[PathBuf]) -> BTreeMap<usize, String> {
+    let (local, mut wrong) = (Local::start(), BTreeMap::new());
+    for (number, (step, is)) in transcript.steps.iter().zip(printed(transcript, &local, programs)).enumerate() {
         let (name, command) = (transcript.name(), &step.command);
-        match (is == step.printed, step.differs()) {
-            (true, true) => writeln!(wrong, "--- {name}: no difference any more: $ {command}\n").unwrap(),
+        let text = match (is == step.printed, step.differs()) {
+            (true, true) => format!("--- {name}: no difference any more: $ {command}\n\n"),
             (false, false) => {
                 let diff = TextDiff::from_lines(&step.printed, &is).unified_diff().context_radius(3).to_string();
-                writeln!(wrong, "--- {name}: $ {command}\n{diff}").unwrap();
+                format!("--- {name}: $ {command}\n{diff}\n")
             }
-            _ => {}
-        }
+            _ => continue,
+        };
+        wrong.insert(number, text);
     }
     wrong
 }

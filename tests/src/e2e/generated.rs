@@ -62,8 +62,8 @@ fn g8_x8_a_password_is_made_once_and_again_when_it_is_rotated_or_removed_and_nob
     world.mark_audit();
     apply(&world, "a", json!({}));
     let first = wait_value(&world, "a", "password", "the Secret has a password", is_password);
-    let created = world.writes_by_host().into_iter().filter(|write| write.resource == "secrets").count();
-    assert_eq!(created, 1, "it is created with its password, in one request");
+    let created: Vec<_> = world.writes_by_host().into_iter().filter(|write| write.resource == "secrets").collect();
+    assert_eq!(created.len(), 1, "it is created with its password, in one request: {created:#?}");
     wait_until_quiet(&world, "sealed");
 
     apply(&world, "a", json!({"data": {"host": "ZGI="}}));

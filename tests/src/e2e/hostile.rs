@@ -25,8 +25,7 @@ fn stalled(world: &World, mode: &str) -> (String, String) {
 }
 
 fn world_with_both(name: &str) -> World {
-    // Deadlines of calls are tested: other tests would use them up.
-    let mut world = World::alone(name).serving("podset");
+    let mut world = World::with_podset(name);
     world.offer("hostile", &built("test-guests/hostile.wasm"));
     world.wait_ready("hostile");
     world

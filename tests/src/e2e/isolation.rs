@@ -36,7 +36,7 @@ fn create_spins(world: &World, also_admission: bool) -> Vec<JoinHandle<kube::Res
 
 /// Starts a host with one worker. The plugins are ready before the first object spins.
 fn world_with_a_spinning_plugin(name: &str) -> World {
-    let mut world = World::alone(name);
+    let mut world = World::new(name);
     world.start_host_as(ADMIN, &["--workers", "1"]);
     for (plugin, component) in [
         ("podset", "plugins/podset.wasm"),

@@ -204,7 +204,7 @@ fn replace(world: &World, lookout: &Lookout, build: Build, component: &[u8]) -> 
 
 #[test]
 fn l1_a_plugin_replaced_under_load_serves_at_once_and_loses_and_doubles_nothing() {
-    let mut world = World::alone("reload").serving("podset");
+    let mut world = World::with_podset("reload");
     let sets = count_from_env("MORTISE_E2E_RELOAD_SETS", SETS);
     let reloads = count_from_env("MORTISE_E2E_RELOADS", RELOADS);
     let witness = Witness::watch(&world);

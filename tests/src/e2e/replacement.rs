@@ -67,7 +67,7 @@ fn writes(world: &World) -> Vec<String> {
 
 #[test]
 fn x3_a_deleted_pod_of_a_set_is_replaced_while_it_terminates_and_never_are_more_than_three_active() {
-    let mut world = World::alone("replacement").serving("podset");
+    let mut world = World::with_podset("replacement");
     let witness = Witness::watch(&world);
     let mut set = world.podset("example-podset", 3);
     set["spec"]["template"] = slow();

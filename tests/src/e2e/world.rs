@@ -1,34 +1,50 @@
-//! What end-to-end tests use: a control plane that nobody else uses meanwhile, one host process, and clients. It cleans up
-//! after each test, and knows nothing of what is tested.
+//! What end-to-end tests use: the shared control plane, one host process, and clients. It cleans up after each test,
+//! and knows nothing of what is tested.
 
 use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use kube::api::{DynamicObject, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
-use mortise_control_plane::{ADMIN, ControlPlane, Process};
+use mortise_control_plane::{ADMIN, Binaries, ControlPlane, Options, Process, print_progress};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::clean;
-use super::lanes::Lane;
 use crate::checkout::root;
 
-pub use super::clean::{HOST_NAMESPACE, OF_A_TEST};
-pub use super::lanes::{CONTENDERS, RESTRICTED, count_from_env};
 pub use crate::checkout::built;
 
+pub const HOST_NAMESPACE: &str = "mortise-system";
+/// A user with the rights that a test grants.
+pub const RESTRICTED: &str = "mortise-restricted";
+/// Users of hosts that run concurrently, by which the audit log identifies their requests; with the rights that a test
+/// grants.
+pub const CONTENDERS: [&str; 2] = ["mortise-a", "mortise-b"];
 /// Bound of every wait; ten times what it takes on an idle machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Annotations of a Pod that takes so long to end once it is deleted: one for kwok, one for a local cluster.
 pub const ENDS_AFTER: [&str; 2] = ["example.com/terminates-in", "local-cluster.mortise.dev/stops-after"];
+
+/// The label of Nodes and further Namespaces of a test, which are deleted with it.
+pub const OF_A_TEST: &str = "mortise.dev/of-a-test=true";
+/// The CRDs whose objects have finalizers.
+const FINALIZED: [&str; 3] = [
+    "nodemaintenances.maintenance.mortise.dev",
+    "configmapreplicas.replication.mortise.dev",
+    "memcacheds.cache.example.com",
+];
+
+static PLANE: OnceLock<ControlPlane> = OnceLock::new();
+static TURN: Mutex<()> = Mutex::new(());
 
 /// One test's share of the cluster.
 pub struct World {
@@ -37,15 +53,32 @@ pub struct World {
     pub client: Client,
     runtime: tokio::runtime::Runtime,
     pub host: Option<Host>,
+    cache: tempfile::TempDir,
     audit_mark: u64,
     log_mark: u64,
-    _lane: Lane,
+    _turn: MutexGuard<'static, ()>,
 }
 
 pub struct Host {
     pub process: Process,
     metrics: u16,
     probes: u16,
+}
+
+fn plane() -> &'static ControlPlane {
+    PLANE.get_or_init(|| {
+        let binaries = Binaries::ensure(&mut print_progress()).unwrap();
+        let users = [&[RESTRICTED], &CONTENDERS[..]].concat().into_iter().map(str::to_owned).collect();
+        let options = Options { users, audit_reads: true, ..Options::default() };
+        let plane = ControlPlane::start(&binaries, &options).unwrap();
+        plane.kubectl_output(&["create", "namespace", HOST_NAMESPACE]).unwrap();
+        plane
+    })
+}
+
+/// A count that an environment variable can raise, for longer runs.
+pub fn count_from_env(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
 /// A free port that nobody is likely to take before the host does: below the range of outgoing connections, and each
@@ -61,16 +94,9 @@ fn free_port() -> u16 {
 impl World {
     /// A world without a host.
     pub fn new(name: &str) -> Self {
-        Self::of(Lane::take(), name)
-    }
-
-    /// The same for a test that measures time: no other test runs meanwhile.
-    pub fn alone(name: &str) -> Self {
-        Self::of(Lane::take_alone(), name)
-    }
-
-    fn of(lane: Lane, name: &str) -> Self {
-        let plane = lane.plane;
+        // After a failed test `clean` restores the cluster, so the lock is usable.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let plane = plane();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let kubeconfig = kube::config::Kubeconfig::read_from(plane.kubeconfig(ADMIN).unwrap()).unwrap();
         let client = runtime.block_on(async {
@@ -78,18 +104,16 @@ impl World {
             let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
             Client::try_from(config).unwrap()
         });
+        let cache = tempfile::tempdir().unwrap();
         let namespace = format!("e2e-{name}");
-        let mut world = Self { plane, namespace, client, runtime, host: None, audit_mark: 0, log_mark: 0, _lane: lane };
-        world.create_namespace();
+        let mut world =
+            Self { plane, namespace, client, runtime, host: None, cache, audit_mark: 0, log_mark: 0, _turn: turn };
+        world.clean();
+        world.until("the namespace is free", || {
+            world.plane.kubectl_output(&["create", "namespace", &world.namespace]).ok()
+        });
         world.mark_audit();
         world
-    }
-
-    /// The namespace of an earlier test of this name may still be terminating.
-    fn create_namespace(&self) {
-        let namespaces = self.api("v1", "Namespace", None);
-        let object: DynamicObject = serde_json::from_value(json!({"metadata": {"name": self.namespace}})).unwrap();
-        self.until("the namespace is free", || self.block_on(namespaces.create(&PostParams::default(), &object)).ok());
     }
 
     /// A world with a host that serves podset.
@@ -99,15 +123,11 @@ impl World {
 
     /// A world with a host that serves one of the plugins.
     pub fn with_plugin(name: &str, plugin: &str) -> Self {
-        Self::new(name).serving(plugin)
-    }
-
-    /// Starts a host that serves one of the plugins.
-    pub fn serving(mut self, plugin: &str) -> Self {
-        self.start_host();
-        self.offer(plugin, &built(&format!("plugins/{plugin}.wasm")));
-        self.wait_ready(plugin);
-        self
+        let mut world = Self::new(name);
+        world.start_host();
+        world.offer(plugin, &built(&format!("plugins/{plugin}.wasm")));
+        world.wait_ready(plugin);
+        world
     }
 
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
@@ -151,7 +171,7 @@ impl World {
         assert!(self.host.is_none(), "a host runs already");
         // Every host appends to the same log.
         self.log_mark = std::fs::metadata(self.log()).map_or(0, |log| log.len());
-        self.host = Some(self.spawn_host("mortise", kubeconfig, &self.plane.dir().join("compiled"), arguments));
+        self.host = Some(self.spawn_host("mortise", kubeconfig, self.cache.path(), arguments));
     }
 
     /// Starts another host, with a name for its log and a cache of its own.
@@ -286,7 +306,12 @@ impl World {
     }
 
     pub fn api(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
-        clean::api(&self.client, api_version, kind, namespace)
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
     }
 
     pub fn podsets(&self) -> Api<DynamicObject> {
@@ -389,12 +414,49 @@ impl World {
         self.host.as_ref().expect("a host runs").probe(path)
     }
 
+    /// Removes the finalizers of plugins, and uncordons the Nodes.
+    fn clean_finalizers(&self) {
+        let none = r#"{"metadata":{"finalizers":null}}"#;
+        let names = "jsonpath={range .items[*]}{.metadata.name} {.metadata.namespace}{\"\\n\"}{end}";
+        for kind in FINALIZED {
+            let left = self.plane.kubectl_output(&["get", kind, "-A", "-o", names]).unwrap_or_default();
+            for (name, namespace) in left.lines().filter_map(|line| line.split_once(' ')) {
+                let namespace = if namespace.is_empty() { vec![] } else { vec!["-n", namespace] };
+                let patch = [&["patch", kind, name, "--type=merge", "-p", none][..], &namespace].concat();
+                let _ = self.plane.kubectl_output(&patch);
+            }
+        }
+        let cordoned = "jsonpath={.items[?(@.spec.unschedulable==true)].metadata.name}";
+        let nodes = self.plane.kubectl_output(&["get", "nodes", "-o", cordoned]).unwrap_or_default();
+        for node in nodes.split_whitespace() {
+            let _ = self.plane.kubectl_output(&["annotate", "node", node, "maintenance.mortise.dev/cordoned-by-"]);
+            let _ = self.plane.kubectl_output(&["uncordon", node]);
+        }
+    }
+
     /// Deletes everything that a test may have created.
     fn clean(&mut self) {
         self.kill_host();
-        if let Err(error) = self.block_on(clean::all(&self.client, &self.namespace)) {
-            eprintln!("clean up after {}: {error:#}", self.namespace);
-        }
+        let quiet = ["--ignore-not-found", "--wait=true", "--timeout=60s"];
+        let delete = |what: &[&str]| {
+            // Fails if the kind is not served any more.
+            let _ = self.plane.kubectl_output(&[&["delete"], what, &quiet].concat());
+        };
+        // First, since they may refuse the other deletes.
+        let webhooks = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
+        delete(&[webhooks, "-l", "app.kubernetes.io/managed-by=mortise"]);
+        delete(&["configmap", "-n", HOST_NAMESPACE, "-l", "mortise.dev/plugin=true"]);
+        self.clean_finalizers();
+        // The plugins' CRDs, not the host's own.
+        delete(&["crd", "-l", "app.kubernetes.io/managed-by=mortise,app.kubernetes.io/part-of!=mortise"]);
+        delete(&["nodes", "-l", OF_A_TEST]);
+        delete(&["plugins.mortise.dev", "--all"]);
+        delete(&["lease", "-n", HOST_NAMESPACE, "--all"]);
+        // Otherwise a plugin for Deployments would find them in the next test, in a terminating namespace.
+        delete(&["deployments", "-n", &self.namespace, "--all"]);
+        let _ = self.plane.kubectl_output(&["delete", "namespace", "-l", OF_A_TEST, "--wait=false"]);
+        // No other test uses a namespace of this name.
+        let _ = self.plane.kubectl_output(&["delete", "namespace", &self.namespace, "--wait=false"]);
     }
 }
 
