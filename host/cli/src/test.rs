@@ -34,7 +34,8 @@ Examples:
 
 A story is a YAML file in the plugin's folder stories: given objects, steps with the acts of others, and what must hold.
 The real engine runs the component against a model of the cluster, in virtual time. Each story is run several times: with
-the host started again, in another order, and with a crash after each write; each must end with the same objects.
+the host started again, in another order, and with a crash after each write, of a long story after some of them; each must
+end with the same objects.
 
 Exit status:
   0 when all stories hold, 1 when one does not, or a plugin does not build.")]

@@ -48,7 +48,7 @@ const QUIET_MS: u64 = 40_000;
 const LONGEST_MS: u64 = 900_000;
 /// Time for the plugin to serve: its definitions are there within a second.
 const START_MS: u64 = 60_000;
-/// What one run may process: ten days with an object that changes every ten seconds take a tenth of it.
+/// What one run may process: days with an object that changes every second, and an end for what never ends.
 const MAX_STEPS: u64 = 20_000_000;
 /// What may be done at one moment: a rollout of thousands of Pods takes less. More is a fight without pauses.
 const MAX_AT_ONCE: u64 = 200_000;

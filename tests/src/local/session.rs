@@ -83,8 +83,6 @@ fn a_new_plugin_is_edited_while_it_serves() {
     session.program.line("web-site: serves, ");
     let source = std::fs::read_to_string(&session.source).unwrap();
     let number = 1 + source.lines().position(|line| line.contains("four are too many")).unwrap();
-    // The line of the panic, and the function's name in the frames below it.
     session.program.line(&format!("panicked at src/lib.rs:{number}:"));
-    session.scale(2);
     session.program.stop();
 }

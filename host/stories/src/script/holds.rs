@@ -75,8 +75,9 @@ impl Hold {
                 let found = all.into_iter().find(|condition| condition["type"] == **r#type);
                 let found = found.ok_or_else(|| format!("{target} has no condition {}", r#type))?;
                 let mut said = json!({"status": status});
-                said.as_object_mut()
-                    .map(|said| reason.iter().map(|reason| said.insert("reason".into(), json!(reason))).count());
+                if let Some(reason) = reason {
+                    said["reason"] = json!(reason);
+                }
                 let text = found["message"].as_str().unwrap_or_default();
                 if !partial::matches(&said, found) || message.as_ref().is_some_and(|part| !text.contains(part.as_str()))
                 {
