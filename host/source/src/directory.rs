@@ -5,21 +5,21 @@
 //! A notification only triggers a scan, and every decision follows from scans, so a lost, repeated or reordered
 //! notification costs nothing but time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use mortise_core::digest;
 use mortise_core::digest::Digest;
 use mortise_core::limits::MAX_COMPONENT_BYTES;
 use mortise_core::refusal::Refusal;
-use notify::event::{AccessKind, AccessMode, EventKind};
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use thiserror::Error;
 
@@ -63,6 +63,8 @@ pub enum DirectoryError {
 pub struct Directory {
     path: PathBuf,
     changes: Receiver<()>,
+    /// Plugins whose file was renamed into its place since the last scan.
+    renamed: Arc<Mutex<BTreeSet<String>>>,
     stopped: Arc<AtomicBool>,
     /// Dropping it ends the notifications.
     _watcher: RecommendedWatcher,
@@ -100,8 +102,12 @@ impl Directory {
         // One pending notification is as good as many: it only triggers a scan.
         let (wake, changes) = sync_channel(1);
         let unwatchable = |source| DirectoryError::Unwatchable { path: path.to_owned(), source };
-        let sender = wake.clone();
+        let (sender, renamed) = (wake.clone(), Arc::<Mutex<BTreeSet<String>>>::default());
+        let seen = renamed.clone();
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if let Ok(event) = &event {
+                seen.lock().unwrap_or_else(PoisonError::into_inner).extend(renamed_to(event));
+            }
             if event.as_ref().map_or(true, |event| is_change(event.kind)) {
                 let _ = sender.try_send(());
             }
@@ -110,7 +116,7 @@ impl Directory {
         watcher.watch(path, RecursiveMode::NonRecursive).map_err(unwatchable)?;
         let stopped = Arc::new(AtomicBool::new(false));
         let stop = Stop { stopped: stopped.clone(), wake };
-        Ok((Self { path: path.to_owned(), changes, stopped, _watcher: watcher }, stop))
+        Ok((Self { path: path.to_owned(), changes, renamed, stopped, _watcher: watcher }, stop))
     }
 
     /// Reports the contents of the directory and every change to `sink`, until its [`Stop`] is dropped. It blocks,
@@ -119,9 +125,10 @@ impl Directory {
         let mut folder = Folder::default();
         let mut listing = Listing::Unread;
         while !self.stopped.load(Ordering::Acquire) {
+            let renamed = std::mem::take(&mut *self.renamed.lock().unwrap_or_else(PoisonError::into_inner));
             let wait = match self.list() {
                 Ok(found) => {
-                    let wait = self.update(&mut folder, found, &mut sink);
+                    let wait = self.update(&mut folder, found, &renamed, &mut sink);
                     self.report_listed(&mut listing, &mut folder, wait, &mut sink)
                 }
                 Err(error) => {
@@ -182,10 +189,11 @@ impl Directory {
         &self,
         folder: &mut Folder,
         found: BTreeMap<String, Stamps>,
+        renamed: &BTreeSet<String>,
         sink: &mut impl FnMut(SourceEvent),
     ) -> Option<Duration> {
         let now = Instant::now();
-        for name in folder.observe(now, found) {
+        for name in folder.observe(now, found, renamed) {
             sink(SourceEvent::Gone(name.as_str().into()));
         }
         for (name, stamps) in folder.due(now) {
@@ -268,6 +276,13 @@ fn is_change(kind: EventKind) -> bool {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
         _ => true,
     }
+}
+
+/// The plugin whose file has its name by this rename.
+fn renamed_to(event: &notify::Event) -> Option<String> {
+    let to = matches!(event.kind, EventKind::Modify(ModifyKind::Name(RenameMode::To | RenameMode::Both)));
+    let path = event.paths.last().filter(|path| to && path.extension() == Some(OsStr::new("wasm")))?;
+    Some(path.file_stem()?.to_str()?.to_owned())
 }
 
 /// The component of this digest; None when the file no longer has it, or no longer exists.

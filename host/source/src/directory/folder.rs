@@ -1,10 +1,10 @@
 //! When to read a file of a plugin directory: scans and the time come in; files to read, removed names and the time of
 //! the next scan go out. No I/O.
 //!
-//! A file is read when two scans found it unchanged, and offered when its bytes are a complete WebAssembly binary, or
-//! have not changed for so long that nobody can still be writing it.
+//! A file is read when two scans found it unchanged, or at once when a rename replaced another file by it, and offered when
+//! its bytes are a complete WebAssembly binary, or have not changed for so long that nobody can still be writing it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long a file must be unchanged before it is read. Compilers and editors write within milliseconds.
@@ -34,6 +34,8 @@ struct Entry {
     stamps: Stamps,
     /// When it was first found in this state.
     since: Instant,
+    /// It replaced another file by a rename, as a whole.
+    renamed: bool,
     /// It was reported in this state.
     settled: bool,
     /// It was read in this state and was incomplete.
@@ -47,6 +49,7 @@ impl Entry {
     fn due_at(&self) -> Option<Instant> {
         match (self.settled, self.incomplete) {
             (true, _) => None,
+            (false, false) if self.renamed => Some(self.since),
             (false, false) => Some(self.since + SETTLE),
             (false, true) => Some(self.since + MAX_WAIT),
         }
@@ -59,8 +62,14 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Records a scan. Returns the removed names that had been reported.
-    pub(super) fn observe(&mut self, now: Instant, found: BTreeMap<String, Stamps>) -> Vec<String> {
+    /// Records a scan, and which files were renamed into their places before it. Returns the removed names that had been
+    /// reported.
+    pub(super) fn observe(
+        &mut self,
+        now: Instant,
+        found: BTreeMap<String, Stamps>,
+        renamed: &BTreeSet<String>,
+    ) -> Vec<String> {
         let mut gone = Vec::new();
         self.entries.retain(|name, entry| {
             let stays = found.contains_key(name);
@@ -75,7 +84,11 @@ impl Folder {
                 Some(entry) => entry.reported,
                 None => false,
             };
-            self.entries.insert(name, Entry { stamps, since: now, settled: false, incomplete: false, reported });
+            // One with a configuration waits, since that may be replaced next.
+            let is_replaced = self.entries.get(&name).is_some_and(|entry| entry.stamps.config.is_none());
+            let renamed = is_replaced && stamps.config.is_none() && renamed.contains(&name);
+            let entry = Entry { stamps, since: now, renamed, settled: false, incomplete: false, reported };
+            self.entries.insert(name, entry);
         }
         gone
     }
@@ -121,6 +134,8 @@ impl Folder {
 mod tests {
     use super::*;
 
+    const NONE: BTreeSet<String> = BTreeSet::new();
+
     fn found(states: &[(&str, u64)]) -> BTreeMap<String, Stamps> {
         let stamps = |bytes| Stamps { wasm: Stamp { bytes, modified: SystemTime::UNIX_EPOCH, file: 1 }, config: None };
         states.iter().map(|(name, bytes)| ((*name).to_owned(), stamps(*bytes))).collect()
@@ -131,14 +146,33 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_a_rename_replaced_is_read_at_once_and_waited_for_if_incomplete() {
+        let (mut folder, start) = (Folder::default(), Instant::now());
+        let renamed = BTreeSet::from(["a".to_owned(), "c".to_owned()]);
+        let with_config = |bytes| {
+            let mut found = found(&[("a", bytes), ("b", bytes), ("c", bytes)]);
+            let c = found.get_mut("c").unwrap();
+            c.config = Some(c.wasm.clone());
+            found
+        };
+        folder.observe(start, with_config(1), &renamed);
+        assert!(folder.due(start).is_empty(), "a configuration may come next");
+        folder.observe(start, with_config(2), &renamed);
+        assert_eq!(names(folder.due(start)), ["a"]);
+        assert!(!folder.settle(start, "a", false));
+        assert_eq!(names(folder.due(start + SETTLE)), ["b", "c"]);
+        assert_eq!(names(folder.due(start + MAX_WAIT)), ["a", "b", "c"]);
+    }
+
+    #[test]
     fn a_file_is_read_once_and_only_when_stable() {
         let (mut folder, start) = (Folder::default(), Instant::now());
-        folder.observe(start, found(&[("a", 1)]));
+        folder.observe(start, found(&[("a", 1)]), &NONE);
         assert!(folder.due(start).is_empty());
         // It grows, so the wait starts again.
-        folder.observe(start + SETTLE, found(&[("a", 2)]));
+        folder.observe(start + SETTLE, found(&[("a", 2)]), &NONE);
         assert!(folder.due(start + SETTLE).is_empty());
-        folder.observe(start + SETTLE * 2, found(&[("a", 2)]));
+        folder.observe(start + SETTLE * 2, found(&[("a", 2)]), &NONE);
         assert_eq!(names(folder.due(start + SETTLE * 2)), ["a"]);
         assert!(folder.settle(start + SETTLE * 2, "a", true));
         assert!(folder.due(start + MAX_WAIT).is_empty());
@@ -148,7 +182,7 @@ mod tests {
     #[test]
     fn an_incomplete_file_is_reported_only_after_a_wait() {
         let (mut folder, start) = (Folder::default(), Instant::now());
-        folder.observe(start, found(&[("a", 1)]));
+        folder.observe(start, found(&[("a", 1)]), &NONE);
         assert!(!folder.settle(start + SETTLE, "a", false));
         assert!(folder.due(start + SETTLE * 2).is_empty());
         assert!(folder.next_scan(start + SETTLE).is_some(), "there is another scan");
@@ -159,22 +193,22 @@ mod tests {
     #[test]
     fn only_reported_files_are_reported_as_removed() {
         let (mut folder, start) = (Folder::default(), Instant::now());
-        folder.observe(start, found(&[("a", 1), ("b", 1)]));
+        folder.observe(start, found(&[("a", 1), ("b", 1)]), &NONE);
         folder.settle(start + SETTLE, "a", true);
         // A changed file that is removed before it is read again was reported before.
-        folder.observe(start + SETTLE, found(&[("a", 2), ("b", 1)]));
-        assert_eq!(folder.observe(start + SETTLE, found(&[])), ["a"]);
-        assert!(folder.observe(start + SETTLE, found(&[])).is_empty());
+        folder.observe(start + SETTLE, found(&[("a", 2), ("b", 1)]), &NONE);
+        assert_eq!(folder.observe(start + SETTLE, found(&[]), &NONE), ["a"]);
+        assert!(folder.observe(start + SETTLE, found(&[]), &NONE).is_empty());
     }
 
     #[test]
     fn a_file_that_is_given_up_on_is_still_read_or_removed_later() {
         let (mut folder, start) = (Folder::default(), Instant::now());
-        folder.observe(start, found(&[("a", 1), ("b", 1), ("c", 1)]));
+        folder.observe(start, found(&[("a", 1), ("b", 1), ("c", 1)]), &NONE);
         folder.settle(start + SETTLE, "a", true);
         assert_eq!(folder.give_up_on_unreported(), ["b", "c"]);
         assert!(folder.give_up_on_unreported().is_empty());
-        assert_eq!(folder.observe(start + SETTLE, found(&[("a", 1), ("b", 1)])), ["c"]);
+        assert_eq!(folder.observe(start + SETTLE, found(&[("a", 1), ("b", 1)]), &NONE), ["c"]);
         assert_eq!(names(folder.due(start + SETTLE)), ["b"]);
     }
 }
