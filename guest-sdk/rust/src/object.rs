@@ -239,10 +239,29 @@ impl From<Value> for Object {
 /// let template = PodTemplate(RawJson::new(&json!({"spec": {"containers": []}})).unwrap());
 /// let pod = Json::of_kind("v1", "Pod", &template);
 /// assert_eq!(pod.text().unwrap(), r#"{"apiVersion":"v1","kind":"Pod","spec":{"containers":[]}}"#);
+///
+/// let labelled = template.with_labels([("app", "web")]);
+/// assert_eq!(labelled.0.parse::<mortise_sdk::Value>().unwrap()["metadata"]["labels"], json!({"app": "web"}));
 /// ```
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 #[serde(transparent)]
 pub struct PodTemplate(pub RawJson);
+
+impl PodTemplate {
+    /// The template with these labels too, by which a selector finds the Pods; a label of this name is replaced.
+    ///
+    /// # Panics
+    /// When the template, its metadata or its labels are no JSON object, which the CustomResourceDefinition's schema rules
+    /// out.
+    #[must_use]
+    pub fn with_labels<K: AsRef<str>, V: Into<String>>(&self, labels: impl IntoIterator<Item = (K, V)>) -> Self {
+        let mut template: Value = self.0.parse().expect("it is JSON");
+        for (name, value) in labels {
+            template["metadata"]["labels"][name.as_ref()] = value.into().into();
+        }
+        Self(RawJson::new(&template).expect("a value can be written as JSON"))
+    }
+}
 
 impl JsonSchema for PodTemplate {
     fn inline_schema() -> bool {

@@ -3,8 +3,10 @@
 //!
 //! The Service is the only memory: it selects the ReplicaSet in use by colour and by a hash of the template.
 
-use mortise_sdk::prelude::*;
+use std::collections::BTreeMap;
+
 use mortise_sdk::IntOrString;
+use mortise_sdk::prelude::*;
 
 #[cfg(test)]
 mod tests;
@@ -108,7 +110,7 @@ fn reconcile(bg: &BlueGreenDeployment, cx: &Context) -> Result<Outcome<BlueGreen
             BlueGreenStatus { active_color: active.color.clone(), available_replicas: count, preview_replicas: None };
         let message = format!("{count} of {wanted} Pods are available and in use");
         let is_ready = count >= wanted;
-        return Ok(Outcome::children([replica_set(bg, &active)?, service(bg, &active)]).status(&status).ready(
+        return Ok(Outcome::children([replica_set(bg, &active), service(bg, &active)]).status(&status).ready(
             is_ready,
             if is_ready { "InUse" } else { "PodsNotAvailable" },
             message,
@@ -126,34 +128,30 @@ fn reconcile(bg: &BlueGreenDeployment, cx: &Context) -> Result<Outcome<BlueGreen
     // The old ReplicaSet stays for one more call, until the Service is seen to select the new one.
     let old = Child::keep_of::<ReplicaSet>(active.key());
     let outcome =
-        Outcome::children([replica_set(bg, &next)?, old, service(bg, if may_switch { &next } else { &active })])
+        Outcome::children([replica_set(bg, &next), old, service(bg, if may_switch { &next } else { &active })])
             .status(&status)
             .ready(false, "RollingOut", message);
     Ok(if may_switch { outcome.event(Event::normal("Switched", format!("{} is in use", next.color))) } else { outcome })
 }
 
 /// The labels by which a ReplicaSet finds its Pods, and a Service those in use.
-fn labels(bg: &BlueGreenDeployment, revision: &Revision) -> Value {
-    json!({
-        "ctl.enisoc.com/owner": bg.metadata.uid,
-        "ctl.enisoc.com/color": revision.color,
-        "ctl.enisoc.com/template": revision.template,
-    })
+fn labels<'a>(bg: &'a BlueGreenDeployment, revision: &'a Revision) -> BTreeMap<&'static str, &'a str> {
+    BTreeMap::from([
+        ("ctl.enisoc.com/owner", &*bg.metadata.uid),
+        ("ctl.enisoc.com/color", &*revision.color),
+        ("ctl.enisoc.com/template", &*revision.template),
+    ])
 }
 
-fn replica_set(bg: &BlueGreenDeployment, revision: &Revision) -> Result<Child, Failure> {
+fn replica_set(bg: &BlueGreenDeployment, revision: &Revision) -> Child {
     let labels = labels(bg, revision);
-    let mut template: Value = bg.spec.template.0.parse()?;
-    for (name, value) in labels.as_object().into_iter().flatten() {
-        template["metadata"]["labels"][name] = value.clone();
-    }
     let spec = json!({
         "replicas": bg.spec.replicas,
         "minReadySeconds": bg.spec.min_ready_seconds,
         "selector": {"matchLabels": labels},
-        "template": template,
+        "template": bg.spec.template.with_labels(labels),
     });
-    Ok(Child::new(revision.key(), Json::of_kind("apps/v1", "ReplicaSet", &json!({"spec": spec}))))
+    Child::new(revision.key(), Json::of_kind("apps/v1", "ReplicaSet", &json!({"spec": spec})))
 }
 
 fn service(bg: &BlueGreenDeployment, revision: &Revision) -> Child {
