@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::simulation::cluster::{Cluster, Life, config_map, pod};
 use crate::simulation::guests::{
-    Guest, Program, census_kind, keeper_kind, podset_kind, site_kind, spread_kind, widget_kind,
+    Guest, Program, census_kind, crd_name, keeper_kind, podset_kind, site_kind, spread_kind, widget_kind,
 };
 use crate::simulation::shell::Response;
 use crate::simulation::world::{Mutant, World};
@@ -51,7 +51,7 @@ struct Step {
     acts: Vec<Act>,
 }
 
-/// An action of others. Objects are written as "Pod default/web-0".
+/// An action of others. Objects are written as "Pod default/web-0", their UIDs as "uid of Pod default/web-0".
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Act {
@@ -138,6 +138,34 @@ fn object(cluster: &Cluster, text: &str) -> ObjectRef {
     cluster.lives.values().find(is_it).unwrap_or_else(|| panic!("there is no {text}")).target.clone()
 }
 
+/// The same with the UIDs of objects where they are written as "uid of Spread default/s".
+fn with_uids(cluster: &Cluster, value: &Value) -> Value {
+    let named = |text: &str| {
+        let target = object(cluster, text.strip_prefix("uid of ")?);
+        Some(cluster.get(&target).unwrap_or_else(|| panic!("there is no {target}"))["metadata"]["uid"].clone())
+    };
+    match value {
+        Value::String(text) => named(text).unwrap_or_else(|| value.clone()),
+        Value::Array(values) => values.iter().map(|value| with_uids(cluster, value)).collect(),
+        Value::Object(members) => {
+            Value::Object(members.iter().map(|(name, value)| (name.clone(), with_uids(cluster, value))).collect())
+        }
+        _ => value.clone(),
+    }
+}
+
+fn budget_kind() -> Kind {
+    Kind::new("policy/v1", "PodDisruptionBudget")
+}
+
+fn budget(app: &str, least: usize) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "default"},
+        "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": app}}},
+    })
+}
+
 fn class(name: &str) -> WriteErrorClass {
     match name {
         "Unknown" => WriteErrorClass::Unknown,
@@ -168,9 +196,11 @@ impl Run {
         let config = if scenario.config.is_null() { json!({}) } else { scenario.config.clone() };
         let config = config.to_string();
         world.offer(guest, &config);
-        world.cluster.served.insert(guest.primary());
+        let defined = world.cluster.define(&crd_name(&guest.primary()), &guest.definition());
+        defined.expect("the kind can be defined");
         for object in &scenario.given {
-            world.cluster.put(object.clone()).expect("given objects can be created");
+            let object = with_uids(&world.cluster, object);
+            world.cluster.put(object).expect("given objects can be created");
         }
         world.start().expect("a start violates no rule");
         Self { world, guest, config }
@@ -183,22 +213,26 @@ impl Run {
     fn act(&mut self, act: Act) {
         let cluster = &mut self.world.cluster;
         match act {
-            Act::Create(object) => drop(cluster.put(object).expect("the object can be created")),
+            Act::Create(object) => {
+                drop(cluster.put(with_uids(cluster, &object)).expect("the object can be created"));
+            }
             Act::Edit { object: target, patch } => {
                 let target = object(cluster, &target);
                 assert!(cluster.edit(&target, &patch), "{target} does not exist, or is unchanged");
             }
             Act::PatchStatus { object: target, status } => {
-                let (target, patch) = (object(cluster, &target), json!({"status": status}));
-                drop(cluster.patch_status(&target, "kubelet", &patch).expect("the object exists"));
+                drop(cluster.patch_status(&object(cluster, &target), &status).expect("the object exists"));
             }
-            Act::Delete(target) => drop(cluster.delete(&object(cluster, &target), None).expect("the object exists")),
+            Act::Delete(target) => drop(cluster.delete(&object(cluster, &target)).expect("the object exists")),
             Act::Vanish(target) => {
                 let target = object(cluster, &target);
                 assert!(cluster.get(&target).is_some(), "{target} does not exist");
                 cluster.remove(&target);
             }
-            Act::Budget { app, least } => drop(cluster.budgets.insert(app, least)),
+            Act::Budget { app, least } => {
+                cluster.remove(&ObjectRef { kind: budget_kind(), name: Name::new("default", &app) });
+                drop(cluster.put(budget(&app, least)).expect("a budget can be created"));
+            }
             Act::Config(config) => {
                 self.config = config.to_string();
                 self.offer();
@@ -234,7 +268,7 @@ impl Run {
             }
             Act::LoseWatch(name) => self.world.lose_watch(&kind(&name).into(), WATCH_AWAY_MS),
             Act::DeleteCrd(name) => {
-                self.world.cluster.served.remove(&kind(&name));
+                assert!(self.world.cluster.undefine(&kind(&name)), "{name} is not defined");
                 self.world.end_watches()
             }
             Act::Restart => self.world.crash(),

@@ -220,7 +220,13 @@ fn conditions(
         let name = condition["type"].as_str().unwrap_or_default();
         let follows_state = name == EVICTING || (name == RECONCILING && wanted.stalled.is_some());
         let may_be_ours = follows_state || wanted.conditions.is_some();
-        let is_hosts = name == STALLED || (name == READY && has_hosts_ready);
+        let is_hosts = match name {
+            STALLED => true,
+            // Where the list is not a map by type, the API server does not say whose a condition is.
+            EVICTING => condition["reason"] == BLOCKED,
+            READY => has_hosts_ready,
+            _ => false,
+        };
         !all.iter().any(|wanted| wanted.name == name) && (is_hosts || (may_be_ours && owned(name)))
     };
     let is_there = |condition: &&Condition| {

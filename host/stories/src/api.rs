@@ -1,28 +1,62 @@
-//! Requests to the cluster: kinds and names come in, JSON or a refusal comes out, as of the story's time, which is here. It
-//! must not know why something is asked.
+//! Requests to the local cluster, as the host and others send them in virtual time: kinds, names and the engine's writes come
+//! in; JSON, results or refusals come out, as of the time, which is here. It must not know why something is asked.
+//!
+//! Stories use it, and the simulation of the engine in `tests`.
+//!
+//! ```
+//! use mortise_core::object::Kind;
+//! use mortise_local_cluster::Options;
+//! use mortise_stories::api::{Api, NoWebhooks};
+//!
+//! let mut api = Api::new(Options::default(), NoWebhooks);
+//! let pods = api.list(&Kind::new("v1", "Pod").into()).expect("Pods are served");
+//! assert_eq!(pods["items"].as_array().map(Vec::len), Some(0));
+//! ```
+
+mod definitions;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mortise_core::object::{Kind, Name, ObjectRef};
-use mortise_core::response::Refused;
+use mortise_core::response::{self, Refused};
 use mortise_core::scope::Slice;
 use mortise_core::write::request::{self, WriteRequest};
+use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteOp, Written};
 use mortise_local_cluster::{
     Answer, Body, Call, Cluster, Credentials, Frame, Method, Options, Reply, Request, Step, User, Watch,
 };
 use serde_json::Value;
 
 use crate::clock::timestamp;
-use crate::webhooks::Webhooks;
 
 /// Webhooks that one request may ask, each at most a few times: more than any configuration has.
 const MAX_ASKED: usize = 64;
 /// How long a watch stays open: as long as the host's, so that a revoked right shows as late as in a cluster.
 const WATCH_SECONDS: u64 = 290;
 
+/// What the cluster's webhooks are answered by.
+pub trait Answers {
+    /// The review with its response.
+    ///
+    /// # Errors
+    /// Why there is none, in the words of the API server's client.
+    fn answer(&self, call: &Call, now_ms: u64) -> Result<Value, String>;
+}
+
+/// No webhook can be reached.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoWebhooks;
+
+impl Answers for NoWebhooks {
+    fn answer(&self, call: &Call, _now_ms: u64) -> Result<Value, String> {
+        Err(format!("Post {:?}: dial tcp: lookup: no such host", call.url))
+    }
+}
+
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Client {
+pub enum Client {
     /// The host.
     Host,
     /// Somebody else, whose field manager is `story`.
@@ -31,10 +65,12 @@ pub(crate) enum Client {
 
 /// Where the objects of a kind are.
 #[derive(Clone, Debug)]
-pub(crate) struct Resource {
+pub struct Resource {
     root: String,
-    pub(crate) plural: String,
-    pub(crate) namespaced: bool,
+    /// The kind's name in paths, such as `pods`.
+    pub plural: String,
+    /// Whether its objects have a namespace.
+    pub namespaced: bool,
 }
 
 impl Resource {
@@ -47,40 +83,53 @@ impl Resource {
 }
 
 /// A request without its client.
-pub(crate) struct Ask<'a> {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) query: Vec<(&'static str, String)>,
-    pub(crate) content_type: &'static str,
-    pub(crate) body: &'a [u8],
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    /// The method.
+    pub method: Method,
+    /// The path, decoded.
+    pub path: String,
+    /// The query: names and values, decoded.
+    pub query: Vec<(&'static str, String)>,
+    /// The type of the body.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: &'a [u8],
 }
 
 impl Ask<'_> {
-    pub(crate) fn get(path: String) -> Self {
+    /// Reads what is at a path. Other requests begin with this one, too.
+    pub fn get(path: String) -> Self {
         Self { method: Method::Get, path, query: Vec::new(), content_type: request::JSON, body: &[] }
     }
 }
 
 /// The cluster, and what the host may not do there.
-#[derive(Debug)]
-pub(crate) struct Api {
-    pub(crate) cluster: Cluster,
-    /// The time, in milliseconds since the beginning.
-    pub(crate) now_ms: u64,
-    pub(crate) webhooks: Webhooks,
+#[derive(Clone, Debug)]
+pub struct Api<W> {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The time, in milliseconds since 2026-01-01T00:00:00Z.
+    pub now_ms: u64,
+    /// What its webhooks are answered by.
+    pub webhooks: W,
     resources: BTreeMap<Kind, Resource>,
     /// Kinds that the host may not use.
-    pub(crate) denied: Vec<Kind>,
+    pub denied: Vec<Kind>,
 }
 
-impl Api {
-    pub(crate) fn new(options: Options, webhooks: Webhooks) -> Self {
+impl<W: Answers> Api<W> {
+    /// A cluster that has just started.
+    pub fn new(options: Options, webhooks: W) -> Self {
         let cluster = Cluster::new(options, timestamp(0));
         Self { cluster, now_ms: 0, webhooks, resources: BTreeMap::new(), denied: Vec::new() }
     }
 
-    /// Sends a request; the status and the body come back.
-    pub(crate) fn send(&mut self, client: Client, ask: Ask<'_>) -> Result<Body, Refused> {
+    /// Sends a request, and returns the body of its response.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub fn send(&mut self, client: Client, ask: Ask<'_>) -> Result<Body, Refused> {
         let (name, agent) = match client {
             Client::Host => ("system:serviceaccount:mortise-system:mortise", "mortise"),
             Client::Others => ("story", "story"),
@@ -109,7 +158,10 @@ impl Api {
     }
 
     /// The same for a document.
-    pub(crate) fn json(&mut self, client: Client, ask: Ask<'_>) -> Result<Value, Refused> {
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub fn json(&mut self, client: Client, ask: Ask<'_>) -> Result<Value, Refused> {
         Ok(self.send(client, ask)?.document().unwrap_or_default())
     }
 
@@ -118,7 +170,7 @@ impl Api {
     }
 
     /// Lets the controllers do one thing.
-    pub(crate) fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> Step {
         let mut answers = Vec::new();
         loop {
             match self.cluster.step(&answers, timestamp(self.now_ms)) {
@@ -130,7 +182,7 @@ impl Api {
     }
 
     /// What a watch has to send now; None where its stream ends.
-    pub(crate) fn poll(&self, watch: &mut Watch) -> Vec<Option<Value>> {
+    pub fn poll(&self, watch: &mut Watch) -> Vec<Option<Value>> {
         let mut answers = Vec::new();
         loop {
             match self.cluster.poll(watch, &answers, timestamp(self.now_ms)) {
@@ -141,8 +193,11 @@ impl Api {
         }
     }
 
-    /// Where a kind is; a refusal when it is not served.
-    pub(crate) fn resource(&mut self, kind: &Kind) -> Result<Resource, Refused> {
+    /// Where a kind is.
+    ///
+    /// # Errors
+    /// 404 when it is not served.
+    pub fn resource(&mut self, kind: &Kind) -> Result<Resource, Refused> {
         if let Some(known) = self.resources.get(kind) {
             return Ok(known.clone());
         }
@@ -166,13 +221,16 @@ impl Api {
     }
 
     /// A definition changed: what kinds there are is read anew.
-    pub(crate) fn forget_resources(&mut self) {
+    pub fn forget_resources(&mut self) {
         self.resources.clear();
     }
 
     /// The path of an object, or of the collection that it is created in. Without a name or a namespace that its kind needs,
     /// the path would address others.
-    pub(crate) fn path(&mut self, target: &ObjectRef) -> Result<[String; 2], Refused> {
+    ///
+    /// # Errors
+    /// 404 when the kind is not served, 400 for a name that it cannot have.
+    pub fn path(&mut self, target: &ObjectRef) -> Result<[String; 2], Refused> {
         let resource = self.resource(&target.kind)?;
         let Name { namespace, name } = &target.name;
         if name.is_empty() || name.contains('/') || namespace.is_empty() == resource.namespaced {
@@ -184,8 +242,11 @@ impl Api {
         Ok([format!("{collection}/{name}"), collection])
     }
 
-    /// Whether the host may use a kind; the API server's refusal.
-    pub(crate) fn check(&mut self, verb: &str, kind: &Kind) -> Result<(), Refused> {
+    /// Whether the host may use a kind.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub fn check(&mut self, verb: &str, kind: &Kind) -> Result<(), Refused> {
         if !self.denied.contains(kind) {
             return Ok(());
         }
@@ -199,7 +260,10 @@ impl Api {
     }
 
     /// One object; None when it is absent.
-    pub(crate) fn get(&mut self, client: Client, target: &ObjectRef) -> Result<Option<Value>, Refused> {
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub fn get(&mut self, client: Client, target: &ObjectRef) -> Result<Option<Value>, Refused> {
         let [path, _] = self.path(target)?;
         match self.json(client, Ask::get(path)) {
             Ok(found) => Ok(Some(found)),
@@ -208,14 +272,20 @@ impl Api {
         }
     }
 
-    /// A list of a slice.
-    pub(crate) fn list(&mut self, slice: &Slice) -> Result<Value, Refused> {
+    /// A list of a slice, as the host sees it.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub fn list(&mut self, slice: &Slice) -> Result<Value, Refused> {
         let ask = self.of_slice(slice)?;
         self.json(Client::Host, ask)
     }
 
-    /// A watch of a slice from a version on.
-    pub(crate) fn watch(&mut self, slice: &Slice, from: u64) -> Result<Box<Watch>, Refused> {
+    /// A watch of a slice from a version on, as the host sees it.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub fn watch(&mut self, slice: &Slice, from: u64) -> Result<Box<Watch>, Refused> {
         let mut ask = self.of_slice(slice)?;
         ask.query.extend([
             ("watch", "true".to_owned()),
@@ -241,8 +311,20 @@ impl Api {
         Ok(ask)
     }
 
-    /// Sends a write of the host.
-    pub(crate) fn write(&mut self, target: &ObjectRef, wanted: &WriteRequest) -> Result<Value, Refused> {
+    /// Sends a write of the engine. `body` replaces that of an apply whose generated values were completed.
+    ///
+    /// # Errors
+    /// What the engine is to hear of it.
+    pub fn execute(&mut self, write: &Write, body: Option<Arc<str>>) -> Result<Written, WriteError> {
+        let invalid = |message| WriteError { class: WriteErrorClass::Invalid, message };
+        let wanted = request::request(write, body).map_err(invalid)?;
+        match self.write(write.op.target(), &wanted) {
+            Ok(written) => response::written(written.to_string().as_bytes()).map_err(invalid),
+            Err(refused) => outcome(refused, &write.op),
+        }
+    }
+
+    fn write(&mut self, target: &ObjectRef, wanted: &WriteRequest) -> Result<Value, Refused> {
         let [object, collection] = self.path(target)?;
         let path = match (&wanted.subresource, wanted.to_collection) {
             (Some(subresource), _) => format!("{object}/{subresource}"),
@@ -258,6 +340,14 @@ impl Api {
         let ask = Ask { method, path, query, content_type, body: wanted.body.as_bytes() };
         self.json(Client::Host, ask)
     }
+}
+
+/// What a refusal of a write is to the engine: some say that nothing is left to do.
+///
+/// # Errors
+/// The others.
+pub fn outcome(refused: Refused, op: &WriteOp) -> Result<Written, WriteError> {
+    response::refused(refused, op).map_err(|refused| refused.to_error_of(op))
 }
 
 fn event(frame: Frame) -> Option<Value> {

@@ -7,8 +7,8 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
 
-mod api;
-mod clock;
+pub mod api;
+pub mod clock;
 mod diff;
 mod guest;
 pub mod report;

@@ -90,7 +90,7 @@ impl Default for Settings {
 
 /// A plugin in a cluster.
 pub struct Story {
-    api: Api,
+    api: Api<Webhooks>,
     engine: Engine,
     settings: Settings,
     offer: Offer,

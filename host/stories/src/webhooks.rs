@@ -14,6 +14,7 @@ use mortise_core::webhook::{Address, Endpoint, Purpose, Subject, at_path};
 use mortise_local_cluster::Call;
 use serde_json::Value;
 
+use crate::api::Answers;
 use crate::clock::now;
 use crate::guest::Guest;
 
@@ -42,13 +43,8 @@ pub(crate) fn endpoint() -> Endpoint {
     Endpoint { address: Address::Url(URL.into()), ca_bundle: None, namespace: NAMESPACE.into() }
 }
 
-impl Webhooks {
-    pub(crate) fn new(guest: Rc<dyn Guest>) -> Self {
-        Self { guest, admission: BTreeMap::new(), conversion: BTreeMap::new() }
-    }
-
-    /// The review with its response, or why there is none, in the words of the API server's client.
-    pub(crate) fn answer(&self, call: &Call, now_ms: u64) -> Result<Value, String> {
+impl Answers for Webhooks {
+    fn answer(&self, call: &Call, now_ms: u64) -> Result<Value, String> {
         let failed = |why: &str| format!("Post {:?}: {why}", call.url);
         let path = call.url.strip_prefix(URL).ok_or_else(|| failed("dial tcp: lookup: no such host"))?;
         let path = path.split('?').next().unwrap_or_default();
@@ -61,6 +57,12 @@ impl Webhooks {
         };
         let text = text.ok_or_else(refused)??;
         serde_json::from_str(&text).map_err(|error| failed(&error.to_string()))
+    }
+}
+
+impl Webhooks {
+    pub(crate) fn new(guest: Rc<dyn Guest>) -> Self {
+        Self { guest, admission: BTreeMap::new(), conversion: BTreeMap::new() }
     }
 
     fn admit(&self, purpose: Purpose, name: &str, body: &[u8], now_ms: u64) -> Option<Result<String, String>> {

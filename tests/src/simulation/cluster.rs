@@ -1,19 +1,26 @@
-//! A model of the API server: objects with UIDs, versions and generations, the writes that mortise sends, and the
-//! history that watches read. It has the rules that the engine relies on, as Kubernetes documents them, and knows
-//! nothing of the engine. `cluster/fields.rs` has the field sets of server-side apply.
+//! The API server: the local cluster, to which the engine's writes and the changes of others are requests, and what its
+//! watches have shown since the beginning: the histories that the engine's watches read late, twice or not at all, and the
+//! lives that the oracle looks at. It knows nothing of the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use json_patch::merge;
-use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
-use mortise_core::write::{Precondition, WriteError, WriteErrorClass, Written};
+use mortise_core::crd::CrdError;
+use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::response::Refused;
+use mortise_core::scope::Slice;
+use mortise_core::write::{Write, WriteError, WriteErrorClass, Written};
+use mortise_local_cluster::{Cluster as LocalCluster, Method, Options, Step, Watch};
+use mortise_stories::api::{Api, Ask, Client, NoWebhooks};
 use serde_json::{Value, json};
-
-mod fields;
 
 /// By how much a restore may raise versions, as etcd's manual advises.
 const RAISED_BY: u64 = 1_000_000;
+/// The controllers that the model has no accidents of its own for.
+const CONTROLLERS: [&str; 2] = ["garbage-collector-controller", "disruption-controller"];
+/// Namespaces beside those that a cluster has.
+const NAMESPACES: [&str; 5] = ["north", "south", "west", "elsewhere", "mortise-system"];
+const MERGE: &str = "application/merge-patch+json";
 
 /// One change of one object, as a watch reports it.
 #[derive(Clone, Debug)]
@@ -21,6 +28,8 @@ pub struct Record {
     pub version: u64,
     pub target: ObjectRef,
     pub uid: Arc<str>,
+    /// It is being deleted, or was.
+    pub deleting: bool,
     pub deleted: bool,
     pub text: Arc<str>,
 }
@@ -42,22 +51,29 @@ pub struct Owner {
     pub tracked: bool,
 }
 
-#[derive(Debug, Default)]
+/// What a watch of the local cluster has shown, oldest first.
+#[derive(Clone, Debug, Default)]
+struct Feed {
+    /// None where its kind is not served.
+    watch: Option<Box<Watch>>,
+    history: Vec<Record>,
+}
+
+#[derive(Clone, Debug)]
 pub struct Cluster {
+    api: Api<NoWebhooks>,
+    options: Options,
+    /// Of every kind that was mentioned, and of the parts of kinds that the engine has watched.
+    feeds: BTreeMap<Slice, Feed>,
+    /// They have shown everything up to this version.
+    seen: u64,
     objects: BTreeMap<ObjectRef, Value>,
-    version: u64,
-    history: BTreeMap<Kind, Vec<Record>>,
     /// Every object that exists or existed, by its UID; but see [`Cluster::forget`].
     pub lives: BTreeMap<Arc<str>, Life>,
-    born: u64,
-    /// Kinds of CRDs that are established; built-in kinds are always served.
-    pub served: BTreeSet<Kind>,
     /// Kinds that RBAC does not let the host read.
     pub unreadable: BTreeSet<Kind>,
     /// Kinds that RBAC does not let the host write.
     pub unwritable: BTreeSet<Kind>,
-    /// The number of Pods per value of the label `app` that evictions must leave.
-    pub budgets: BTreeMap<String, usize>,
     unread: Vec<Record>,
 }
 
@@ -73,6 +89,10 @@ pub fn config_map() -> Kind {
     Kind::new("v1", "ConfigMap")
 }
 
+fn definition() -> Kind {
+    Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+}
+
 pub fn reference(object: &Value) -> ObjectRef {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
@@ -82,11 +102,35 @@ pub fn reference(object: &Value) -> ObjectRef {
     }
 }
 
-fn error<T>(class: WriteErrorClass, message: String) -> Result<T, WriteError> {
-    Err(WriteError { class, message })
-}
-
 impl Cluster {
+    /// A cluster whose UIDs follow from the seed.
+    pub fn new(seed: u64) -> Self {
+        let controllers = CONTROLLERS.map(str::to_owned).to_vec();
+        let options = Options { nodes: 0, controllers, seed, ..Options::default() };
+        let mut cluster = Self {
+            api: Api::new(options.clone(), NoWebhooks),
+            options,
+            feeds: BTreeMap::new(),
+            seen: 0,
+            objects: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            unwritable: BTreeSet::new(),
+            unread: Vec::new(),
+        };
+        for name in NAMESPACES {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            cluster.put(namespace).expect("it is free");
+        }
+        cluster.follow(&definition().into());
+        cluster
+    }
+
+    /// Sets the clock.
+    pub fn set_now_ms(&mut self, now_ms: u64) {
+        self.api.now_ms = now_ms;
+    }
+
     pub fn get(&self, target: &ObjectRef) -> Option<&Value> {
         self.objects.get(target)
     }
@@ -96,23 +140,22 @@ impl Cluster {
     }
 
     pub fn version(&self) -> u64 {
-        self.version
+        self.api.cluster.revision()
     }
 
-    /// The changes of a kind, oldest first.
-    pub fn history(&self, kind: &Kind) -> &[Record] {
-        self.history.get(kind).map_or(&[], Vec::as_slice)
+    /// The changes of a kind, or of a part of one, oldest first. What leaves the part is deleted there.
+    pub fn history(&self, slice: &Slice) -> &[Record] {
+        self.feeds.get(slice).map_or(&[], |feed| &feed.history)
     }
 
     /// Drops the history of all objects, and returns the deleted ones. For runs of days, while nothing watches: watches
     /// count records from the start.
     pub fn forget(&mut self) -> Vec<Life> {
-        for (kind, records) in &mut self.history {
+        for feed in self.feeds.values_mut() {
             let is_last = |record: &Record| {
-                let live = self.objects.get(&record.target);
-                live.is_some_and(|live| written(live).resource_version.0 == record.version)
+                self.objects.get(&record.target).is_some_and(|live| version_of(live) == record.version)
             };
-            records.retain(|record| record.target.kind == *kind && is_last(record));
+            feed.history.retain(is_last);
         }
         let (gone, live) = std::mem::take(&mut self.lives).into_iter().partition(|(_, life)| life.deleted_at.is_some());
         self.lives = live;
@@ -120,41 +163,42 @@ impl Cluster {
         gone.into_values().collect()
     }
 
-    /// Restores the store of an earlier version, as from a backup of etcd. Versions are assigned a second time, UIDs
-    /// are not. With `raised`, as etcd's manual advises, new versions are above all assigned ones, and objects keep
-    /// theirs.
-    pub fn restore(&mut self, version: u64, raised: bool) {
-        let kinds: Vec<Kind> = self.history.keys().cloned().collect();
-        let records: Vec<Record> = kinds.iter().flat_map(|kind| self.list_at(kind, version)).collect();
-        let parse = |text: &str| serde_json::from_str(text).expect("the model stores JSON");
-        self.objects = records.into_iter().map(|record| (record.target, parse(&record.text))).collect();
-        for records in self.history.values_mut() {
-            records.retain(|record| record.version <= version);
+    /// Restores a backup: the cluster as it was. Versions are assigned a second time, UIDs are not. With `raised`, as etcd's
+    /// manual advises, new versions are above all assigned ones, and objects keep theirs.
+    pub fn restore(&mut self, backup: &Self, raised: bool) {
+        let mut saved = backup.api.cluster.saved();
+        if raised {
+            saved.push(json!({"revision": self.version() + RAISED_BY}));
         }
-        let known: BTreeSet<&Arc<str>> = self.history.values().flatten().map(|record| &record.uid).collect();
-        self.lives.retain(|uid, _| known.contains(uid));
-        for life in self.lives.values_mut() {
-            life.deleted_at = life.deleted_at.filter(|deleted_at| *deleted_at <= version);
-        }
-        // CRDs are part of the backup.
-        self.served.extend(self.objects.keys().map(|target| target.kind.clone()));
-        self.version = if raised { self.version + RAISED_BY } else { version };
-        self.unread.clear();
+        let mut next = backup.clone();
+        next.options.seed = self.options.seed + (1 << 32);
+        let restored = LocalCluster::restore(next.options.clone(), saved);
+        next.api.cluster = restored.expect("what was saved is a cluster");
+        next.api.now_ms = self.api.now_ms;
+        next.api.forget_resources();
+        next.unreadable = std::mem::take(&mut self.unreadable);
+        next.unwritable = std::mem::take(&mut self.unwritable);
+        next.unread.clear();
+        next.seen = next.version();
+        let slices: Vec<Slice> = next.feeds.keys().cloned().collect();
+        slices.iter().for_each(|slice| next.open(slice, next.seen));
+        *self = next;
     }
 
     /// The last record of every existing object.
     pub fn live_records(&self) -> Vec<Record> {
-        self.history.keys().flat_map(|kind| self.list_at(kind, u64::MAX)).collect()
+        let kinds = self.feeds.keys().filter(|slice| is_whole(slice));
+        kinds.flat_map(|slice| self.list_at(slice, u64::MAX)).collect()
     }
 
     pub fn take_changes(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.unread)
     }
 
-    /// The objects of a kind at a version: the last record of each up to there.
-    pub fn list_at(&self, kind: &Kind, version: u64) -> Vec<Record> {
+    /// The objects of a kind, or of a part of one, at a version: the last record of each up to there.
+    pub fn list_at(&self, slice: &Slice, version: u64) -> Vec<Record> {
         let mut last = BTreeMap::new();
-        for record in self.history(kind).iter().take_while(|record| record.version <= version) {
+        for record in self.history(slice).iter().take_while(|record| record.version <= version) {
             last.insert(record.target.clone(), record.clone());
         }
         last.into_values().filter(|record| !record.deleted).collect()
@@ -162,250 +206,214 @@ impl Cluster {
 
     /// Whether the API server has an endpoint for a kind.
     pub fn serves(&self, kind: &Kind) -> bool {
-        let is_custom = kind.group().contains('.') && kind.group() != "events.k8s.io";
-        !is_custom || self.served.contains(kind)
+        let is_custom = kind.group().contains('.') && !kind.group().ends_with(".k8s.io");
+        !is_custom || self.list(&definition()).any(|definition| is_of(definition, kind))
     }
 
-    /// A user creates an object.
-    pub fn put(&mut self, object: Value) -> Result<Written, WriteError> {
-        let target = reference(&object);
-        self.create(&target, object)
+    /// Creates or changes a definition, as the host does.
+    pub fn define(&mut self, crd: &str, body: &str) -> Result<(), CrdError> {
+        self.api.define(crd, body)?;
+        self.pull();
+        self.api.established(crd).expect("the local cluster establishes a definition or refuses it at once")
     }
 
-    /// POST.
-    pub fn create(&mut self, target: &ObjectRef, mut object: Value) -> Result<Written, WriteError> {
-        self.check_writable(target, "create")?;
-        if self.objects.contains_key(target) {
-            return error(WriteErrorClass::AlreadyExists, format!("{target} already exists"));
-        }
-        self.born += 1;
-        let uid: Arc<str> = format!("uid-{}", self.born).into();
-        if target.kind == pod() {
-            object["status"] = json!({"phase": "Pending"});
-        } else if target.kind.group().contains('.') {
-            object.as_object_mut().map(|object| object.remove("status"));
-        }
-        object["metadata"]["uid"] = json!(&*uid);
-        object["metadata"]["generation"] = json!(1);
-        self.lives.insert(uid, Life { target: target.clone(), owner: None, child_key: None, deleted_at: None });
-        Ok(self.commit(target, object))
+    /// Deletes the definition of a kind, and with it all objects; false when there is none.
+    pub fn undefine(&mut self, kind: &Kind) -> bool {
+        let found = self.list(&definition()).find(|definition| is_of(definition, kind)).map(reference);
+        found.is_some_and(|target| {
+            self.remove(&target);
+            self.api.forget_resources();
+            true
+        })
     }
 
-    pub fn apply(
-        &mut self,
-        target: &ObjectRef,
-        manager: &str,
-        wanted: &Value,
-        force: bool,
-        only_if: &Precondition,
-    ) -> Result<Written, WriteError> {
-        self.check_writable(target, "patch")?;
-        let Some(live) = self.objects.get(target) else {
-            if let Precondition::Is(uid) | Precondition::Unchanged { uid, .. } = only_if {
-                return error(
-                    WriteErrorClass::Conflict,
-                    format!("{target} does not exist and should have the UID {uid}"),
-                );
-            }
-            let mut object = wanted.clone();
-            fields::record_apply(&mut object, manager, wanted);
-            return self.create(target, object);
-        };
-        match only_if {
-            Precondition::Absent => {
-                return error(WriteErrorClass::AlreadyExists, format!("{target} exists already"));
-            }
-            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } if live["metadata"]["uid"] != **uid => {
-                return error(WriteErrorClass::Conflict, format!("the UID of {target} is not {uid}"));
-            }
-            Precondition::Unchanged { version, .. } if written(live).resource_version != *version => {
-                return error(WriteErrorClass::Conflict, format!("the version of {target} is not {}", version.0));
-            }
-            _ => {}
-        }
-        if !force && let Some(conflict) = fields::conflict(live, manager, wanted) {
-            return error(WriteErrorClass::FieldConflict, conflict);
-        }
-        let after = fields::applied(live, manager, wanted);
-        Ok(self.replace(target, after))
-    }
-
-    /// A user's merge patch: takes over the ownership of the fields that it changes.
-    pub fn edit(&mut self, target: &ObjectRef, patch: &Value) -> bool {
-        let Some(live) = self.objects.get(target) else { return false };
-        let mut after = live.clone();
-        merge(&mut after, patch);
-        fields::record_edit(&mut after, "kubectl-edit", patch);
-        let before = self.version;
-        self.replace(target, after);
-        self.version > before
-    }
-
-    /// JSON merge patch of the status subresource; the patch's metadata.uid is a precondition.
-    pub fn patch_status(&mut self, target: &ObjectRef, manager: &str, patch: &Value) -> Result<Written, WriteError> {
-        self.check_writable(target, "patch")?;
-        let Some(live) = self.objects.get(target) else {
-            return error(WriteErrorClass::NotFound, format!("{target} not found"));
-        };
-        if patch["metadata"]["uid"].is_string() && patch["metadata"]["uid"] != live["metadata"]["uid"] {
-            return error(WriteErrorClass::Conflict, format!("the UID of {target} is another one"));
-        }
-        let mut after = live.clone();
-        if after["status"].is_null() {
-            after["status"] = json!({});
-        }
-        merge(&mut after["status"], &patch["status"]);
-        fields::record_status(&mut after, manager, &patch["status"]);
-        Ok(self.replace(target, after))
-    }
-
-    /// JSON merge patch of an object; a UID or a version in its metadata is a precondition. Removes a deleted object
-    /// with its last finalizer.
-    pub fn patch(
-        &mut self,
-        target: &ObjectRef,
-        manager: &str,
-        patch: &Value,
-        only_if: &Precondition,
-    ) -> Result<Written, WriteError> {
-        self.check_writable(target, "patch")?;
-        let Some(live) = self.objects.get(target) else {
-            return error(WriteErrorClass::NotFound, format!("{target} not found"));
-        };
-        let mut patch = patch.clone();
-        if let Precondition::Is(uid) = only_if {
-            patch["metadata"]["uid"] = json!(&**uid);
-        }
-        for field in ["uid", "resourceVersion"] {
-            let named = &patch["metadata"][field];
-            if !named.is_null() && *named != live["metadata"][field] {
-                return error(WriteErrorClass::Conflict, format!("the {field} of {target} is another one"));
-            }
-        }
-        if let Some(metadata) = patch["metadata"].as_object_mut() {
-            metadata.retain(|field, _| field != "uid" && field != "resourceVersion");
-        }
-        let mut after = live.clone();
-        merge(&mut after, &patch);
-        fields::record_edit(&mut after, manager, &patch);
-        if is_deleting(&after) && !has_finalizers(&after) && has_finalizers(live) {
-            let result = written(live);
-            self.remove(target);
-            return Ok(result);
-        }
-        Ok(self.replace(target, after))
-    }
-
-    /// An eviction, if the budget of the Pod's label `app` allows it.
-    pub fn evict(&mut self, target: &ObjectRef, uid: &str) -> Result<Written, WriteError> {
-        let app = self.objects.get(target).map(|pod| pod["metadata"]["labels"]["app"].clone());
-        let needed = app.as_ref().and_then(Value::as_str).and_then(|app| self.budgets.get(app));
-        if let (Some(app), Some(needed)) = (&app, needed) {
-            let pods = pod();
-            let alive = self.list(&pods).filter(|pod| pod["metadata"]["labels"]["app"] == *app && !is_deleting(pod));
-            let alive = alive.count();
-            if alive <= *needed {
-                let message =
-                    format!("The disruption budget {app} needs {needed} healthy pods and has {alive} currently");
-                return error(WriteErrorClass::Blocked, message);
-            }
-        }
-        self.delete(target, Some(uid))
-    }
-
-    /// DELETE, with an optional UID precondition. A Pod terminates gracefully and is removed later; an object with
-    /// finalizers is removed with the last of them.
-    pub fn delete(&mut self, target: &ObjectRef, uid: Option<&str>) -> Result<Written, WriteError> {
-        self.check_writable(target, "delete")?;
-        let Some(live) = self.objects.get(target) else {
-            return error(WriteErrorClass::NotFound, format!("{target} not found"));
-        };
-        let live_uid: Arc<str> = live["metadata"]["uid"].as_str().unwrap_or_default().into();
-        if uid.is_some_and(|uid| uid != &*live_uid) {
-            return error(WriteErrorClass::Conflict, format!("the UID in the precondition is not that of {target}"));
-        }
-        if target.kind == pod() || has_finalizers(live) {
-            let mut after = live.clone();
-            after["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            return Ok(self.replace(target, after));
-        }
-        self.remove(target);
-        Ok(Written { uid: live_uid, resource_version: ResourceVersion(self.version) })
-    }
-
-    pub fn remove(&mut self, target: &ObjectRef) {
-        let Some(mut object) = self.objects.remove(target) else { return };
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let record = self.record(target, &object, true);
-        if let Some(life) = self.lives.get_mut(&record.uid) {
-            life.deleted_at = Some(self.version);
-        }
-    }
-
-    /// Stores a changed object; an unchanged one keeps its version.
-    pub fn replace(&mut self, target: &ObjectRef, mut after: Value) -> Written {
-        let before = &self.objects[target];
-        if *before == after {
-            return written(before);
-        }
-        let generation = before["metadata"]["generation"].as_i64().unwrap_or_default();
-        let spec_changed = before["spec"] != after["spec"] || is_deleting(before) != is_deleting(&after);
-        after["metadata"]["generation"] = json!(generation + i64::from(spec_changed));
-        self.commit(target, after)
-    }
-
-    fn commit(&mut self, target: &ObjectRef, mut object: Value) -> Written {
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let record = self.record(target, &object, false);
-        if let Some(life) = self.lives.get_mut(&record.uid) {
-            life.owner = owner_of(&object, target);
-            life.child_key = object["metadata"]["annotations"]["mortise.dev/child"].as_str().map(str::to_owned);
-        }
-        let result = written(&object);
-        self.objects.insert(target.clone(), object);
+    /// A write of the engine arrives.
+    pub fn execute(&mut self, write: &Write) -> Result<Written, WriteError> {
+        let target = write.op.target();
+        self.check_writable(target, write.op.verb())?;
+        self.follow(&target.kind.clone().into());
+        let result = self.api.execute(write, None);
+        self.pull();
         result
     }
 
-    fn record(&mut self, target: &ObjectRef, object: &Value, deleted: bool) -> Record {
+    /// What the host reads of an object.
+    pub fn read(&mut self, target: &ObjectRef) -> Result<Option<Value>, WriteError> {
+        self.api.get(Client::Host, target).map_err(|refused| refused.to_write_error())
+    }
+
+    /// A user creates an object.
+    pub fn put(&mut self, object: Value) -> Result<Value, Refused> {
+        let target = reference(&object);
+        self.follow(&target.kind.clone().into());
+        let [_, collection] = self.api.path(&target)?;
+        self.ask(Method::Post, collection, "application/json", &object)
+    }
+
+    /// A user's merge patch: takes over the ownership of the fields that it changes. False when nothing changes.
+    pub fn edit(&mut self, target: &ObjectRef, patch: &Value) -> bool {
+        let before = self.version();
+        self.change(Method::Patch, target, "", patch).is_ok() && self.version() > before
+    }
+
+    /// A merge patch of the status, by what runs the object.
+    pub fn patch_status(&mut self, target: &ObjectRef, status: &Value) -> Result<Value, Refused> {
+        self.change(Method::Patch, target, "/status", &json!({"status": status}))
+    }
+
+    /// A Pod gets its node.
+    pub fn bind(&mut self, pod: &ObjectRef) -> Result<Value, Refused> {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": &*pod.name.name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "node-0"},
+        });
+        self.change(Method::Post, pod, "/binding", &binding)
+    }
+
+    /// A user deletes an object. A Pod that has a node terminates gracefully and is removed later; an object with finalizers
+    /// is removed with the last of them.
+    pub fn delete(&mut self, target: &ObjectRef) -> Result<Value, Refused> {
+        self.change(Method::Delete, target, "", &json!({}))
+    }
+
+    /// The same without a grace period.
+    pub fn remove(&mut self, target: &ObjectRef) {
+        let _ = self.change(Method::Delete, target, "", &json!({"gracePeriodSeconds": 0}));
+    }
+
+    /// The controllers do one thing.
+    pub fn step(&mut self) -> Step {
+        let step = self.api.step();
+        self.pull();
+        step
+    }
+
+    fn change(&mut self, method: Method, target: &ObjectRef, at: &str, body: &Value) -> Result<Value, Refused> {
+        self.follow(&target.kind.clone().into());
+        let [object, _] = self.api.path(target)?;
+        let content_type = if method == Method::Patch { MERGE } else { "application/json" };
+        self.ask(method, format!("{object}{at}"), content_type, body)
+    }
+
+    fn ask(
+        &mut self,
+        method: Method,
+        path: String,
+        content_type: &'static str,
+        body: &Value,
+    ) -> Result<Value, Refused> {
+        let body = body.to_string();
+        let ask = Ask { method, content_type, body: body.as_bytes(), ..Ask::get(path) };
+        let result = self.api.json(Client::Others, ask);
+        self.pull();
+        result
+    }
+
+    /// Watches a kind, or a part of one, from its first mention on.
+    pub fn follow(&mut self, slice: &Slice) {
+        if !is_whole(slice) {
+            self.follow(&slice.kind.clone().into());
+        }
+        match self.feeds.get(slice) {
+            Some(Feed { watch: Some(_), .. }) => return,
+            Some(_) => self.open(slice, self.version()),
+            None => self.open(slice, 0),
+        }
+        self.read_feed(slice);
+    }
+
+    fn open(&mut self, slice: &Slice, version: u64) {
+        let watch = self.api.watch(slice, version).ok();
+        // A kind that is not served has no objects: its first watch will show all.
+        if watch.is_some() || version > 0 {
+            self.feeds.entry(slice.clone()).or_default().watch = watch;
+        }
+    }
+
+    /// Reads what has changed, in the order of its versions.
+    fn pull(&mut self) {
+        if self.seen == self.version() {
+            return;
+        }
+        self.seen = self.version();
+        let (before, slices) = (self.unread.len(), self.feeds.keys().cloned().collect::<Vec<_>>());
+        slices.iter().for_each(|slice| self.read_feed(slice));
+        self.unread[before..].sort_by_key(|record| record.version);
+    }
+
+    fn read_feed(&mut self, slice: &Slice) {
+        while let Some(watch) = self.feeds.get_mut(slice).and_then(|feed| feed.watch.as_mut()) {
+            let frames = self.api.poll(watch);
+            if frames.is_empty() {
+                return;
+            }
+            for frame in frames {
+                match frame {
+                    Some(mut event) if event["type"] != "BOOKMARK" => {
+                        let deleted = event["type"] == "DELETED";
+                        self.record(slice, event["object"].take(), deleted);
+                    }
+                    Some(_) => {}
+                    // Its time is over, or its kind is served no more.
+                    None => self.open(slice, self.version()),
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, slice: &Slice, object: Value, deleted: bool) {
+        let target = reference(&object);
         let record = Record {
-            version: self.version,
+            version: version_of(&object),
             target: target.clone(),
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
+            deleting: deleted || is_deleting(&object),
             deleted,
             text: object.to_string().into(),
         };
-        self.history.entry(target.kind.clone()).or_default().push(record.clone());
-        self.unread.push(record.clone());
-        record
+        self.feeds.entry(slice.clone()).or_default().history.push(record.clone());
+        if !is_whole(slice) {
+            return;
+        }
+        let new = || Life { target: target.clone(), owner: None, child_key: None, deleted_at: None };
+        let life = self.lives.entry(Arc::clone(&record.uid)).or_insert_with(new);
+        if deleted {
+            life.deleted_at = Some(record.version);
+            self.objects.remove(&target);
+        } else {
+            life.owner = owner_of(&object, &target);
+            life.child_key = object["metadata"]["annotations"]["mortise.dev/child"].as_str().map(str::to_owned);
+            self.objects.insert(target, object);
+        }
+        self.unread.push(record);
     }
 
     fn check_writable(&self, target: &ObjectRef, verb: &str) -> Result<(), WriteError> {
-        if !self.serves(&target.kind) {
-            return error(WriteErrorClass::NotFound, format!("the server serves no {}", target.kind));
+        if !self.unwritable.contains(&target.kind) {
+            return Ok(());
         }
-        if self.unwritable.contains(&target.kind) {
-            let (resource, group) = (format!("{}s", target.kind.kind.to_lowercase()), target.kind.group());
-            let message = format!("User \"mortise\" cannot {verb} resource {resource:?} in API group {group:?}");
-            return error(WriteErrorClass::Denied, message);
-        }
-        Ok(())
+        let (resource, group) = (format!("{}s", target.kind.kind.to_lowercase()), target.kind.group());
+        let message = format!("User \"mortise\" cannot {verb} resource {resource:?} in API group {group:?}");
+        Err(WriteError { class: WriteErrorClass::Denied, message })
     }
+}
+
+fn is_whole(slice: &Slice) -> bool {
+    slice.namespace.is_none() && slice.labels.is_none()
+}
+
+/// Whether a definition serves a kind.
+fn is_of(definition: &Value, kind: &Kind) -> bool {
+    let spec = &definition["spec"];
+    spec["group"] == *kind.group() && spec["names"]["kind"] == *kind.kind
 }
 
 pub fn is_deleting(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
-pub fn has_finalizers(object: &Value) -> bool {
-    object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
-}
-
-fn written(object: &Value) -> Written {
-    let metadata = &object["metadata"];
-    let version = metadata["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
-    Written { uid: metadata["uid"].as_str().unwrap_or_default().into(), resource_version: ResourceVersion(version) }
+fn version_of(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 /// The owner of an object, or of the body of a write.

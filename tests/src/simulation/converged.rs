@@ -52,7 +52,7 @@ impl World {
                 return violated("becomes quiet", format!("not within {MAX_STEPS} steps"));
             }
         }
-        self.now_ms = until_ms;
+        self.advance(until_ms);
         Ok(())
     }
 
@@ -259,7 +259,7 @@ impl World {
 
     pub fn run_until(&mut self, until_ms: u64) -> Result<(), Violation> {
         while self.step(until_ms)? {}
-        self.now_ms = until_ms;
+        self.advance(until_ms);
         Ok(())
     }
 }

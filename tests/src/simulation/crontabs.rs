@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use mortise_core::time;
 use serde_json::{Value, json};
 
 use super::cluster::{Life, job};
@@ -54,9 +53,7 @@ fn world(crontabs: u64, spec: &Value) -> World {
     world.start().unwrap();
     world.run_until(2 * SECOND_MS).unwrap();
     for number in 0..crontabs {
-        let mut tab = object(&crontab_kind(), &format!("tab-{number}"), spec);
-        tab["metadata"]["creationTimestamp"] = json!(time::seconds(BEGIN_UNIX_MS + world.now_ms));
-        world.cluster.put(tab).unwrap();
+        world.cluster.put(object(&crontab_kind(), &format!("tab-{number}"), spec)).unwrap();
     }
     world
 }

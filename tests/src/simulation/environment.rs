@@ -119,25 +119,14 @@ impl World {
             // By force, without a grace period.
             self.cluster.remove(&target);
         } else {
-            self.by_others(|world| {
-                let _ = world.cluster.delete(&target, None);
-            });
+            let _ = self.cluster.delete(&target);
         }
-    }
-
-    /// RBAC restricts the host, not others.
-    fn by_others(&mut self, act: impl FnOnce(&mut Self)) {
-        let denied = std::mem::take(&mut self.cluster.unwritable);
-        act(self);
-        self.cluster.unwritable = denied;
     }
 
     fn fail_pod(&mut self) {
         let Some(target) = self.some(&pod()) else { return };
         let phase = if self.random.chance(700) { "Failed" } else { "Succeeded" };
-        self.by_others(|world| {
-            let _ = world.cluster.patch_status(&target, "kubelet", &json!({"status": {"phase": phase}}));
-        });
+        let _ = self.cluster.patch_status(&target, &json!({"phase": phase}));
     }
 
     fn touch_site(&mut self) {
@@ -175,11 +164,9 @@ impl World {
     fn touch_census(&mut self) {
         let settings = named(&config_map(), "settings");
         if self.cluster.get(&settings).is_none() {
-            self.by_others(|world| {
-                let mut object = object(&config_map(), "settings", &Value::Null);
-                object["data"] = json!({"text": "one"});
-                let _ = world.cluster.put(object);
-            });
+            let mut object = object(&config_map(), "settings", &Value::Null);
+            object["data"] = json!({"text": "one"});
+            let _ = self.cluster.put(object);
         } else if self.random.chance(200) {
             self.cluster.remove(&settings);
         } else {
@@ -201,9 +188,7 @@ impl World {
         if self.cluster.get(&target).is_none() {
             let _ = self.cluster.put(object(&tenant_kind(), name, &json!({})));
         } else {
-            self.by_others(|world| {
-                let _ = world.cluster.delete(&target, None);
-            });
+            let _ = self.cluster.delete(&target);
         }
     }
 
@@ -219,9 +204,7 @@ impl World {
         if self.cluster.get(&target).is_none() {
             let _ = self.cluster.put(object(&spread_kind(), name, &spec));
         } else if self.random.chance(300) {
-            self.by_others(|world| {
-                let _ = world.cluster.delete(&target, None);
-            });
+            let _ = self.cluster.delete(&target);
         } else {
             self.cluster.edit(&target, &json!({"spec": spec}));
         }
@@ -233,18 +216,19 @@ impl World {
         let namespace = self.random.pick(&ELSEWHERE).unwrap_or_default();
         let target = ObjectRef { kind: config_map(), name: Name::new(namespace, &copy_name(name)) };
         match self.cluster.get(&target).cloned() {
-            None => self.by_others(|world| {
+            None => {
                 let mut stranger = object(&config_map(), &target.name.name, &Value::Null);
                 stranger["metadata"]["namespace"] = json!(namespace);
                 stranger["metadata"]["labels"] = json!({STRANGER: "yes"});
-                let _ = world.cluster.put(stranger);
-            }),
+                let _ = self.cluster.put(stranger);
+            }
             Some(_) if self.random.chance(500) => self.cluster.remove(&target),
-            Some(mut copy) => self.by_others(|world| {
+            Some(mut copy) => {
                 copy["metadata"]["name"] = json!("somebodys");
+                copy["metadata"]["resourceVersion"].take();
                 copy["metadata"]["labels"][STRANGER] = json!("yes");
-                let _ = world.cluster.put(copy);
-            }),
+                let _ = self.cluster.put(copy);
+            }
         }
     }
 
@@ -278,12 +262,10 @@ impl World {
     fn touch_crd(&mut self) -> Result<(), Violation> {
         let kinds = [podset_kind(), site_kind(), census_kind(), mortise_core::plugin_object::kind()];
         let kind = self.random.pick(&kinds).expect("there are some");
-        if !self.cluster.served.remove(&kind) {
+        if !self.cluster.undefine(&kind) {
             return Ok(());
         }
         self.faults.count(Fault::CrdDeleted);
-        let all: Vec<ObjectRef> = self.cluster.list(&kind).map(super::cluster::reference).collect();
-        all.iter().for_each(|target| self.cluster.remove(target));
         self.end_watches()
     }
 
@@ -315,8 +297,6 @@ impl World {
         if self.cluster.get(&target).is_some() {
             return self.cluster.remove(&target);
         }
-        self.by_others(|world| {
-            let _ = world.cluster.put(object(&config_map(), PAGE, &Value::Null));
-        });
+        let _ = self.cluster.put(object(&config_map(), PAGE, &Value::Null));
     }
 }

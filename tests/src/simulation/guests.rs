@@ -185,6 +185,11 @@ impl Guest {
         Compiled { manifest, component_bytes: 1_000, compile_ms: 1, cached: true }
     }
 
+    /// The CRD of its kind, as the host registers it.
+    pub fn definition(self) -> Arc<str> {
+        mortise_core::crd::prepare(self.name(), &crd(&self.primary()).to_string(), None)
+    }
+
     /// Its compilation result.
     pub fn compiles(self) -> Result<Compiled, Refusal> {
         match self.version {
@@ -288,6 +293,7 @@ fn plural(kind: &Kind) -> String {
 }
 
 fn crd(kind: &Kind) -> Value {
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -298,8 +304,7 @@ fn crd(kind: &Kind) -> Value {
             "names": {"kind": &*kind.kind, "plural": plural(kind)},
             "versions": [{
                 "name": kind.version(), "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"status":
-                    {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": any, "status": any}}},
             }],
         },
     })

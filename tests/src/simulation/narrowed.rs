@@ -34,7 +34,10 @@ fn touch(world: &mut World) {
     match world.cluster.get(&target) {
         None => {
             let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
-            let body = json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "metadata": metadata});
+            let mut body = json!({"apiVersion": &*kind.api_version, "kind": &*kind.kind, "metadata": metadata});
+            if kind == service() {
+                body["spec"]["ports"] = json!([{"port": 80}]);
+            }
             world.cluster.put(body).unwrap();
         }
         Some(_) if world.random.chance(300) => world.cluster.remove(&target),

@@ -13,10 +13,10 @@ use mortise_core::object::{Kind, Object, ObjectRef};
 use mortise_core::scope::{Scope, Slice};
 use mortise_core::store::Snapshot;
 use mortise_core::watch::WatchEvent;
-use mortise_core::write::{Cause, Precondition, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
+use mortise_core::write::{Cause, Precondition, Write, WriteError, WriteId, WriteOp, Written};
 use serde_json::Value;
 
-use super::cluster::{Cluster, Owner, Record, is_deleting, owner_of};
+use super::cluster::{Cluster, Owner, Record, owner_of};
 use super::guests::tenant_kind;
 use super::watch::Watch;
 
@@ -59,7 +59,7 @@ pub struct Oracle {
     writes: BTreeMap<WriteId, (Primary, WriteOp)>,
     /// The API server's results, whatever the engine receives.
     landed: BTreeMap<WriteId, (ObjectRef, Written)>,
-    /// UIDs whose delete returned NotFound.
+    /// UIDs whose delete found nothing.
     missed: BTreeSet<Arc<str>>,
     /// Per request, the start of a second and the number of repetitions since.
     repeated: BTreeMap<String, (u64, u32)>,
@@ -117,10 +117,9 @@ impl Oracle {
         self.check("owner exists", cluster.lives.contains_key(&owner.uid), || {
             format!("{} is owned by {}, a UID that never existed", record.target, owner.uid)
         })?;
-        let deleting = record.deleted || cluster.get(&record.target).is_some_and(is_deleting);
         let place = (Arc::clone(&owner.uid), record.target.kind.clone(), key.clone());
         let alive = self.live_children.entry(place).or_default();
-        if deleting {
+        if record.deleting {
             alive.remove(&record.uid);
         } else {
             alive.insert(Arc::clone(&record.uid));
@@ -146,6 +145,10 @@ impl Oracle {
 
     pub fn on_deleted(&mut self, op: &WriteOp, hit: &Written) -> Result<(), Violation> {
         let WriteOp::Delete { target, uid, .. } = op else { return Ok(()) };
+        // Nothing was hit.
+        if hit.uid.is_empty() {
+            return Ok(());
+        }
         self.check("X4 deletes carry the UID that was seen", *uid == hit.uid, || {
             format!("the delete of {target} was meant for {uid} and deleted {}", hit.uid)
         })
@@ -417,7 +420,7 @@ impl Oracle {
         cluster: &Cluster,
     ) -> Result<(), Violation> {
         let kept = |record: &Record| record.target == *owner && record.text.contains(finalizer);
-        self.check("X1 a finalizer comes first", cluster.history(&owner.kind).iter().any(kept), || {
+        self.check("X1 a finalizer comes first", cluster.history(&owner.kind.clone().into()).iter().any(kept), || {
             format!("{target} is written for {owner}, which has no finalizer")
         })
     }
@@ -438,8 +441,10 @@ impl Oracle {
 
     /// The API server has accepted a write.
     pub fn on_landed(&mut self, id: WriteId, written: &Written, cluster: &Cluster) {
-        let life = cluster.lives.get(&written.uid);
-        if let (Some(life), true) = (life, self.writes.contains_key(&id)) {
+        let Some((_, op)) = self.writes.get(&id) else { return };
+        // The response to an eviction does not say which Pod it was.
+        let uid = if let WriteOp::Evict { uid, .. } = op { uid } else { &written.uid };
+        if let Some(life) = cluster.lives.get(uid) {
             self.landed.insert(id, (life.target.clone(), written.clone()));
         }
     }
@@ -447,8 +452,8 @@ impl Oracle {
     /// The engine receives the result of a write.
     pub fn on_wrote(&mut self, id: WriteId, result: &Result<Written, WriteError>) {
         let Some((primary, op)) = self.writes.remove(&id) else { return };
-        if let (WriteOp::Delete { uid, .. }, Err(error)) = (&op, result)
-            && error.class == WriteErrorClass::NotFound
+        if let (WriteOp::Delete { uid, .. }, Ok(written)) = (&op, result)
+            && written.uid.is_empty()
         {
             self.missed.insert(Arc::clone(uid));
         }

@@ -1,11 +1,11 @@
-//! The runtime's part: performs every effect on the model cluster, with delays and faults, and sends the resulting
+//! The runtime's part: performs every effect on the local cluster, with delays and faults, and sends the resulting
 //! events.
 
 use std::sync::Arc;
 
 use mortise_core::audit;
 use mortise_core::call::{Call, CallDone, Conclusion};
-use mortise_core::contract::{CallResult, Failure, GuestFault, PatchKind};
+use mortise_core::contract::{CallResult, Failure, GuestFault};
 use mortise_core::crd::CrdError;
 use mortise_core::event::{Effect, Event};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
@@ -16,10 +16,11 @@ use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_core::write::{Cause, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 use serde_json::Value;
 
+use super::cluster::{Record, pod};
 use super::faults::Fault;
-use super::guests::{Guest, crd_name};
+use super::guests::Guest;
 use super::oracle::Violation;
-use super::watch::{Watch, shows};
+use super::watch::Watch;
 use super::world::{Mutant, Upcoming, World};
 
 /// Objects per page of a live list: few, so that changes come between two pages.
@@ -67,7 +68,7 @@ impl World {
                 self.deliver_in(delay, Event::Compiled(digest, guest.compiles()));
             }
             Effect::Unload(digest) => self.oracle.on_unload(&digest),
-            Effect::RegisterCrd { plugin, crd, .. } => self.register_crd(plugin, crd),
+            Effect::RegisterCrd { plugin, crd, body, .. } => self.register_crd(plugin, crd, body),
             Effect::ServeAdmission { plugin, backend: serving } => {
                 // Writes of others are always valid here, so admission makes no difference.
                 let event = match serving {
@@ -123,21 +124,13 @@ impl World {
         }
     }
 
-    fn register_crd(&mut self, plugin: Arc<str>, crd: Arc<str>) {
+    fn register_crd(&mut self, plugin: Arc<str>, crd: Arc<str>, body: Arc<str>) {
         let delay = self.random.between(1, 200);
-        let failed = self.faults.hit(&mut self.random, Fault::CrdFails);
-        let result = if failed { Err(CrdError::Unavailable("the API server is busy".to_owned())) } else { Ok(()) };
-        if result.is_ok()
-            && let Some(kind) = self.kind_of_crd(&crd)
-        {
-            self.schedule(delay - 1, Upcoming::Serve(kind));
+        if self.faults.hit(&mut self.random, Fault::CrdFails) {
+            let result = Err(CrdError::Unavailable("the API server is busy".to_owned()));
+            return self.deliver_in(delay, Event::CrdRegistered { plugin, crd, result });
         }
-        self.deliver_in(delay, Event::CrdRegistered { plugin, crd, result });
-    }
-
-    fn kind_of_crd(&self, crd: &str) -> Option<Kind> {
-        let kinds = self.offers.values().filter_map(|offer| Guest::of(&offer.digest)).map(Guest::primary);
-        kinds.chain([mortise_core::plugin_object::kind()]).find(|kind| crd_name(kind) == crd)
+        self.schedule(delay, Upcoming::Define { incarnation: self.incarnation, plugin, crd, body });
     }
 
     /// The error of a watch of this kind now.
@@ -174,7 +167,8 @@ impl World {
         if !self.oracle.is_asleep {
             // The engine emits calls last in a step, so the call's view is from its current store.
             let view = self.engine.store().snapshot();
-            self.oracle.on_call(&call, &guest.readable(), &view, &self.cluster, &self.watches)?;
+            let readable = self.readable.entry(guest).or_insert_with(|| guest.readable());
+            self.oracle.on_call(&call, readable, &view, &self.cluster, &self.watches)?;
         }
         let (mut result, reads) = guest.call(&call.object, call.view, &call.limits);
         if matches!(result, CallResult::Waits(_)) {
@@ -276,62 +270,52 @@ impl World {
 
     /// A write arrives at the API server.
     pub fn land(&mut self, incarnation: u32, write: Write, reply_ms: Option<u64>) -> Result<(), Violation> {
-        let result = self.execute(&write)?;
+        let line = request_line(&write.op);
+        let id = write.id;
+        let result = self.execute(write)?;
         if let Err(error) = &result
             && !self.faults.on
         {
-            self.refused.push(format!("{}: {}", request_line(&write.op), error.message));
+            self.refused.push(format!("{line}: {}", error.message));
         }
         if let Some(delay) = reply_ms.filter(|_| incarnation == self.incarnation) {
             if let Ok(written) = &result {
-                self.oracle.on_landed(write.id, written, &self.cluster);
+                self.oracle.on_landed(id, written, &self.cluster);
             }
-            self.deliver_in(delay, Event::Wrote(write.id, self.mutated(result)));
+            self.deliver_in(delay, Event::Wrote(id, self.mutated(result)));
         }
         Ok(())
     }
 
-    fn execute(&mut self, write: &Write) -> Result<Result<Written, WriteError>, Violation> {
-        let target = write.op.target();
-        if is_kube_event(target) {
-            return Ok(Ok(Written { uid: "event".into(), resource_version: ResourceVersion(self.cluster.version()) }));
+    fn execute(&mut self, mut write: Write) -> Result<Result<Written, WriteError>, Violation> {
+        if matches!(write.op, WriteOp::Apply { draws: Some(_), .. }) {
+            panic!("the model's guests want no generated values");
         }
-        let parse = |body: &str| serde_json::from_str::<Value>(body).expect("the engine writes JSON");
-        Ok(match &write.op {
-            WriteOp::Create { target, body } => self.create(target, parse(body)),
-            WriteOp::Apply { draws: Some(_), .. } => panic!("the model's guests want no generated values"),
-            WriteOp::Apply { target, body, force, only_if, draws: None } => {
-                self.cluster.apply(target, &write.manager(), &parse(body), *force, only_if)
-            }
-            WriteOp::PatchStatus { target, body } => self.cluster.patch_status(target, &write.manager(), &parse(body)),
-            WriteOp::Delete { target, uid, .. } => {
-                let precondition = (self.mutant != Mutant::NoUidPrecondition).then_some(&**uid);
-                let result = self.cluster.delete(target, precondition);
-                if let Ok(hit) = &result {
-                    self.oracle.on_deleted(&write.op, hit)?;
-                }
-                result
-            }
-            WriteOp::Patch { target, patch_kind, body, subresource, only_if } => {
-                assert_eq!(
-                    (*patch_kind, subresource),
-                    (PatchKind::Merge, &None),
-                    "the model's guests send merge patches only"
-                );
-                self.cluster.patch(target, &write.manager(), &parse(body), only_if)
-            }
-            WriteOp::Evict { target, uid } => self.cluster.evict(target, uid),
-        })
+        let meant = write.op.clone();
+        self.mutate(&mut write.op);
+        let result = self.cluster.execute(&write);
+        if let Ok(hit) = &result {
+            self.oracle.on_deleted(&meant, hit)?;
+        }
+        Ok(result)
     }
 
-    fn create(&mut self, target: &ObjectRef, mut body: Value) -> Result<Written, WriteError> {
-        let mut target = target.clone();
-        if self.mutant == Mutant::GeneratedNames && target.kind == super::cluster::pod() {
-            self.made_up += 1;
-            target.name.name = format!("{}-{}", target.name.name, self.made_up).into();
-            body["metadata"]["name"] = target.name.name.as_ref().into();
+    /// What some mutants make of a write.
+    fn mutate(&mut self, op: &mut WriteOp) {
+        match op {
+            WriteOp::Create { target, body } if self.mutant == Mutant::GeneratedNames && target.kind == pod() => {
+                self.made_up += 1;
+                target.name.name = format!("{}-{}", target.name.name, self.made_up).into();
+                let mut object: Value = serde_json::from_str(body).expect("the engine writes JSON");
+                object["metadata"]["name"] = target.name.name.as_ref().into();
+                *body = object.to_string().into();
+            }
+            WriteOp::Delete { target, uid, .. } if self.mutant == Mutant::NoUidPrecondition => {
+                let live = self.cluster.get(target).and_then(|live| live["metadata"]["uid"].as_str());
+                *uid = live.map_or_else(|| Arc::clone(uid), Arc::from);
+            }
+            _ => {}
         }
-        self.cluster.create(&target, body)
     }
 
     fn audit(&mut self, slice: &Slice) {
@@ -339,13 +323,12 @@ impl World {
         if self.watch_error(&slice.kind).is_some() || self.faults.hit(&mut self.random, Fault::ReadFails) {
             return self.deliver_in(delay, Event::Audit(slice.clone(), audit::Response::Failed));
         }
-        let interner = &mut self.interner;
-        let mut listed = |live: &Value| {
-            let object = Object::decode(live.to_string().as_bytes(), interner).expect("the model stores valid objects");
-            let (name, uid, version) = (object.name.clone(), object.uid.clone(), object.resource_version);
-            shows(slice, &object).then_some(audit::Listed { name, uid, version })
+        let listed = |record: Record| {
+            let version = ResourceVersion(record.version);
+            audit::Listed { name: record.target.name, uid: record.uid, version }
         };
-        let objects: Vec<audit::Listed> = self.cluster.list(&slice.kind).filter_map(&mut listed).collect();
+        self.cluster.follow(slice);
+        let objects: Vec<audit::Listed> = self.cluster.list_at(slice, u64::MAX).into_iter().map(listed).collect();
         let version = ResourceVersion(self.cluster.version());
         self.deliver_in(delay, Event::Audit(slice.clone(), audit::Response::Begun));
         let pages = objects.len().div_ceil(AUDIT_PAGE).max(1);
@@ -371,10 +354,12 @@ impl World {
         let result = if self.faults.hit(&mut self.random, Fault::ReadFails) {
             Err(failed(WriteErrorClass::Unknown, "the connection was lost"))
         } else {
-            let interner = &mut self.interner;
-            Ok(self.cluster.get(&target).map(|live| {
-                Arc::new(Object::decode(live.to_string().as_bytes(), interner).expect("the model stores valid objects"))
-            }))
+            let (read, interner) = (self.cluster.read(&target), &mut self.interner);
+            let decode = |live: Value| {
+                let text = live.to_string();
+                Arc::new(Object::decode(text.as_bytes(), interner).expect("the cluster has valid objects"))
+            };
+            read.map(|live| live.map(decode))
         };
         self.deliver_in(delay, Event::LiveRead(target, result));
     }

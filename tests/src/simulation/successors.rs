@@ -25,7 +25,7 @@ fn active(world: &World) -> usize {
 fn delete_one(world: &mut World) {
     let living: Vec<_> = world.cluster.list(&pod()).filter(|pod| !is_deleting(pod)).map(reference).collect();
     if let Some(victim) = world.random.pick(&living) {
-        world.cluster.delete(&victim, None).unwrap();
+        world.cluster.delete(&victim).unwrap();
     }
 }
 

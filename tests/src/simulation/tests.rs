@@ -163,7 +163,7 @@ fn podset_host_of(version: u32) -> World {
 
 fn delete_pod(world: &mut World) {
     let pod = world.cluster.list(&super::cluster::pod()).next().map(super::cluster::reference).unwrap();
-    world.cluster.delete(&pod, None).unwrap();
+    world.cluster.delete(&pod).unwrap();
 }
 
 /// The requests that a change causes until the cluster is quiet again.

@@ -1,25 +1,16 @@
 //! The runtime's part of one watch: its position in its kind's history, and its pending events.
 //!
 //! Events come in order and complete, as Kubernetes guarantees; but they come late, some twice, two changes of one
-//! object in a row perhaps as one, and after a lost watch as a list. If a test wants it, some never come. To a watch by
-//! labels, an object that loses them is deleted.
+//! object in a row perhaps as one, and after a lost watch as a list. If a test wants it, some never come.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use mortise_core::object::{Interner, Object, ObjectRef, ResourceVersion};
+use mortise_core::object::{Interner, Object, ResourceVersion};
 use mortise_core::scope::Slice;
-use mortise_core::selector::Selector;
 use mortise_core::watch::WatchEvent;
 use mortise_core::well_known::SUCCESSORS_ANNOTATION;
 
 use super::cluster::{Cluster, Record};
-
-/// Whether a watch of this slice shows an object.
-pub fn shows(slice: &Slice, object: &Object) -> bool {
-    let selector =
-        Selector::parse(slice.labels.as_deref().unwrap_or_default()).expect("the engine's selectors are valid");
-    slice.namespace.as_ref().is_none_or(|only| *only == object.name.namespace) && selector.matches(&object.labels)
-}
 
 pub struct Watch {
     pub slice: Slice,
@@ -33,12 +24,10 @@ pub struct Watch {
     /// The version of the first list. No later list is older.
     pub first: Option<u64>,
     list: VecDeque<Notice>,
-    /// The number of the kind's records that were delivered or listed.
+    /// The number of the slice's records that were delivered or listed.
     cursor: usize,
     /// The number of those that were listed.
     began: usize,
-    /// What it has shown and not deleted since, of a part of a kind.
-    shown: BTreeSet<ObjectRef>,
 }
 
 /// Objects of a list in one event: few, so that changes come between them.
@@ -50,8 +39,6 @@ pub enum Notice {
     Listed(Vec<Record>),
     ListDone(u64),
     Changed(Record),
-    /// The object has left the slice.
-    Left(Record),
     Progress(u64),
 }
 
@@ -68,16 +55,7 @@ impl Watch {
             list: VecDeque::new(),
             cursor: 0,
             began: 0,
-            shown: BTreeSet::new(),
         }
-    }
-
-    fn is_whole(&self) -> bool {
-        self.slice.namespace.is_none() && self.slice.labels.is_none()
-    }
-
-    fn has(&self, record: &Record) -> bool {
-        self.is_whole() || shows(&self.slice, &decode(record, &mut Interner::default()))
     }
 
     /// The API server's versions went backwards: resets the position. Returns the last delivered version.
@@ -99,40 +77,30 @@ impl Watch {
         self.first.get_or_insert(version);
         self.list.clear();
         self.list.push_back(Notice::Listing);
-        let mut records = cluster.list_at(&self.slice.kind, version);
-        records.retain(|record| self.has(record));
-        self.shown = records.iter().map(|record| record.target.clone()).collect();
+        let records = cluster.list_at(&self.slice, version);
         self.list.extend(records.chunks(LISTED_TOGETHER).map(|records| Notice::Listed(records.to_vec())));
         self.list.push_back(Notice::ListDone(version));
-        self.cursor = cluster.history(&self.slice.kind).iter().take_while(|record| record.version <= version).count();
+        self.cursor = cluster.history(&self.slice).iter().take_while(|record| record.version <= version).count();
         self.began = self.cursor;
     }
 
     pub fn has_more(&self, cluster: &Cluster) -> bool {
-        !self.list.is_empty() || (self.listed && self.cursor < cluster.history(&self.slice.kind).len())
+        !self.list.is_empty() || (self.listed && self.cursor < cluster.history(&self.slice).len())
     }
 
-    /// The next event. None also for a change of what it does not show.
+    /// The next event.
     pub fn next(&mut self, cluster: &Cluster) -> Option<Notice> {
         if let Some(notice) = self.list.pop_front() {
             return Some(notice);
         }
-        let record = cluster.history(&self.slice.kind).get(self.cursor)?.clone();
+        let record = cluster.history(&self.slice).get(self.cursor)?.clone();
         self.cursor += 1;
-        if self.is_whole() {
-            return Some(Notice::Changed(record));
-        }
-        if !record.deleted && self.has(&record) {
-            self.shown.insert(record.target.clone());
-            return Some(Notice::Changed(record));
-        }
-        self.shown.remove(&record.target).then_some(Notice::Left(record))
+        Some(Notice::Changed(record))
     }
 
     /// Whether the next two changes are of one object, so that they may be coalesced.
     pub fn can_skip(&self, cluster: &Cluster) -> bool {
-        let next =
-            |ahead| cluster.history(&self.slice.kind).get(self.cursor + ahead).map(|record: &Record| &record.target);
+        let next = |ahead| cluster.history(&self.slice).get(self.cursor + ahead).map(|record: &Record| &record.target);
         self.list.is_empty() && next(0).is_some() && next(0) == next(1)
     }
 
@@ -148,8 +116,7 @@ impl Watch {
     /// A change that was delivered since the last list, to repeat it.
     pub fn earlier(&self, cluster: &Cluster, back: u64) -> Option<Notice> {
         let index = self.cursor.checked_sub(1 + usize::try_from(back).ok()?).filter(|index| *index >= self.began)?;
-        let earlier = cluster.history(&self.slice.kind).get(index)?;
-        self.has(earlier).then(|| Notice::Changed(earlier.clone()))
+        cluster.history(&self.slice).get(index).cloned().map(Notice::Changed)
     }
 
     pub fn note(&mut self, notice: &Notice) {
@@ -158,7 +125,7 @@ impl Watch {
                 self.listed = true;
                 self.delivered = self.delivered.max(*version);
             }
-            Notice::Changed(record) | Notice::Left(record) => self.delivered = self.delivered.max(record.version),
+            Notice::Changed(record) => self.delivered = self.delivered.max(record.version),
             Notice::Progress(version) => self.delivered = self.delivered.max(*version),
             Notice::Listing | Notice::Listed(_) => {}
         }
@@ -180,7 +147,6 @@ impl Notice {
             }
             Self::ListDone(version) => WatchEvent::ListDone(ResourceVersion(*version)),
             Self::Changed(record) if record.deleted => WatchEvent::Deleted(decode(record, interner)),
-            Self::Left(record) => WatchEvent::Deleted(decode(record, interner)),
             Self::Changed(record) => WatchEvent::Applied(decode(record, interner)),
             Self::Progress(version) => WatchEvent::Progress(ResourceVersion(*version)),
         }

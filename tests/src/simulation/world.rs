@@ -1,4 +1,4 @@
-//! One run: the real engine, the model API server, and everything around them, on one clock.
+//! One run: the real engine, the local cluster, and everything around them, on one clock.
 //!
 //! A queue has all future events, ordered by time; a step takes the first, and the engine's effects become new entries
 //! (`shell.rs`). Nothing is concurrent, so a seed gives the same run each time.
@@ -11,13 +11,15 @@ use mortise_core::engine::{Config, Engine, WriteBudget};
 use mortise_core::event::{Effect, Event};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Interner, Kind, ObjectRef, ResourceVersion};
-use mortise_core::scope::Slice;
+use mortise_core::scope::{Scope, Slice};
 use mortise_core::time::Now;
 use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_core::write::{Write, WriteError, WriteErrorClass};
+use mortise_local_cluster::Step;
+use mortise_stories::clock::since_begin;
 use serde_json::json;
 
-use super::cluster::{Cluster, Record, job, pod};
+use super::cluster::{Cluster, Record, is_deleting, job, pod};
 use super::faults::{Fault, Faults};
 use super::guests::Guest;
 use super::http::Requests;
@@ -61,9 +63,15 @@ pub enum Upcoming {
     Connect(Slice, u64),
     Kubelet(ObjectRef, Arc<str>),
     JobEnds(ObjectRef),
-    /// The garbage collector deletes the children of this UID.
-    Collect(Arc<str>),
-    Serve(Kind),
+    /// The controllers of the cluster do something.
+    Controllers,
+    /// The registration of a CRD arrives, of the plugin and the CRD of these names.
+    Define {
+        incarnation: u32,
+        plugin: Arc<str>,
+        crd: Arc<str>,
+        body: Arc<str>,
+    },
     /// Users, other programs and accidents change something.
     Environment,
 }
@@ -80,6 +88,8 @@ pub struct World {
     pub incarnation: u32,
     pub watches: BTreeMap<Slice, Watch>,
     pub offers: BTreeMap<String, Offer>,
+    /// What guests that were called declare.
+    pub readable: BTreeMap<Guest, Vec<(Kind, Scope)>>,
     /// The plugins' writes, without Events.
     pub requests: Vec<String>,
     pub calls: u64,
@@ -98,6 +108,8 @@ pub struct World {
     queue: BTreeMap<(u64, u64), Upcoming>,
     entries: u64,
     tick_ms: Option<u64>,
+    /// When the controllers have their next turn.
+    controllers_ms: Option<u64>,
     epochs: u64,
     /// Names that the mutant has generated.
     pub made_up: u64,
@@ -106,7 +118,7 @@ pub struct World {
 impl World {
     pub fn new(seed: u64, mutant: Mutant) -> Self {
         Self {
-            cluster: Cluster::default(),
+            cluster: Cluster::new(seed),
             audit_interval_ms: 0,
             engine: new_engine(0),
             oracle: Oracle::default(),
@@ -118,6 +130,7 @@ impl World {
             incarnation: 0,
             watches: BTreeMap::new(),
             offers: BTreeMap::new(),
+            readable: BTreeMap::new(),
             requests: Vec::new(),
             calls: 0,
             waits: 0,
@@ -131,6 +144,7 @@ impl World {
             queue: BTreeMap::new(),
             entries: 0,
             tick_ms: None,
+            controllers_ms: None,
             epochs: 0,
             made_up: 0,
         }
@@ -260,7 +274,7 @@ impl World {
         let due_ms = if tick_first { self.tick_ms } else { next_ms };
         let Some(due_ms) = due_ms.filter(|due_ms| *due_ms <= until_ms) else { return Ok(false) };
         self.steps += 1;
-        self.now_ms = self.now_ms.max(due_ms);
+        self.advance(self.now_ms.max(due_ms));
         if tick_first {
             self.tick_ms = None;
             self.deliver(Event::Tick)?;
@@ -269,6 +283,12 @@ impl World {
         }
         self.react()?;
         Ok(true)
+    }
+
+    /// Sets the clock.
+    pub fn advance(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        self.cluster.set_now_ms(now_ms);
     }
 
     fn process(&mut self, upcoming: Upcoming) -> Result<(), Violation> {
@@ -281,8 +301,13 @@ impl World {
             Upcoming::Connect(slice, epoch) => self.connect(&slice, epoch)?,
             Upcoming::Kubelet(target, uid) => self.kubelet(&target, &uid),
             Upcoming::JobEnds(target) => self.job_ends(&target),
-            Upcoming::Collect(uid) => self.collect(&uid),
-            Upcoming::Serve(kind) => drop(self.cluster.served.insert(kind)),
+            Upcoming::Controllers => self.controllers(),
+            Upcoming::Define { incarnation, plugin, crd, body } => {
+                let result = self.cluster.define(&crd, &body);
+                if incarnation == self.incarnation {
+                    self.deliver(Event::CrdRegistered { plugin, crd, result })?;
+                }
+            }
             Upcoming::Environment => self.environment()?,
         }
         Ok(())
@@ -316,82 +341,83 @@ impl World {
             self.oracle.on_change(&record, &self.cluster)?;
             self.react_to(&record);
             self.wake_watches(&record.target.kind);
+            self.wake_controllers(60);
         }
         Ok(())
     }
 
     fn react_to(&mut self, record: &Record) {
-        let uid = Arc::clone(&record.uid);
         if record.deleted {
-            let delay = self.random.between(1, 60);
-            self.schedule(delay, Upcoming::Collect(uid));
             return;
         }
         if record.target.kind == pod() {
             let delay = self.random.between(10, 200);
-            self.schedule(delay, Upcoming::Kubelet(record.target.clone(), Arc::clone(&uid)));
+            self.schedule(delay, Upcoming::Kubelet(record.target.clone(), Arc::clone(&record.uid)));
         }
         if record.target.kind == job() {
             let delay = self.random.between(500, 50_000);
             self.schedule(delay, Upcoming::JobEnds(record.target.clone()));
         }
-        // A child that is created after its owner was deleted is collected as well.
-        let owner = self.cluster.lives[&uid].owner.clone();
-        if let Some(owner) = owner.filter(|owner| !owner.tracked)
-            && self.cluster.lives.get(&owner.uid).is_some_and(|life| life.deleted_at.is_some())
-        {
-            let delay = self.random.between(1, 60);
-            self.schedule(delay, Upcoming::Collect(owner.uid));
-        }
     }
 
-    /// Starts Pods, and ends terminating ones.
+    /// Binds Pods and starts them, and ends terminating ones.
     fn kubelet(&mut self, target: &ObjectRef, uid: &str) {
         let Some(live) = self.cluster.get(target) else { return };
         if live["metadata"]["uid"] != uid {
             return;
         }
-        if !live["metadata"]["deletionTimestamp"].is_null() {
+        if is_deleting(live) {
             // Some take their grace period.
             if self.faults.on && self.random.chance(400) {
                 let delay = self.random.between(500, 20_000);
                 return self.schedule(delay, Upcoming::Kubelet(target.clone(), uid.into()));
             }
             self.cluster.remove(target);
+        } else if live["spec"]["nodeName"].is_null() {
+            self.cluster.bind(target).expect("it has no node");
         } else if live["status"]["phase"] == "Pending" {
-            let mut after = live.clone();
-            after["status"]["phase"] = "Running".into();
-            self.cluster.replace(target, after);
+            let ready = json!([{"type": "Ready", "status": "True"}]);
+            let status = json!({"phase": "Running", "conditions": ready});
+            self.cluster.patch_status(target, &status).expect("a Pod runs once it has a node");
         }
     }
 
     /// The Job controller sets the condition, once.
     fn job_ends(&mut self, target: &ObjectRef) {
-        let Some(live) = self.cluster.get(target).filter(|live| live["status"].is_null()) else { return };
-        let mut after = live.clone();
-        after["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
-        self.cluster.replace(target, after);
-    }
-
-    fn collect(&mut self, owner: &Arc<str>) {
-        if self.cluster.lives.get(owner).is_none_or(|life| life.deleted_at.is_none()) {
+        let Some(live) = self.cluster.get(target) else { return };
+        if is_deleting(live) || !live["status"]["conditions"].is_null() {
             return;
         }
-        let is_orphan = |life: &super::cluster::Life| {
-            life.deleted_at.is_none() && life.owner.as_ref().is_some_and(|of| of.uid == *owner && !of.tracked)
-        };
-        let orphans: Vec<(Arc<str>, ObjectRef)> = self
-            .cluster
-            .lives
-            .iter()
-            .filter(|(_, life)| is_orphan(life))
-            .map(|(uid, life)| (Arc::clone(uid), life.target.clone()))
-            .collect();
-        for (uid, target) in orphans {
-            // RBAC does not restrict the garbage collector.
-            let denied = std::mem::take(&mut self.cluster.unwritable);
-            let _ = self.cluster.delete(&target, Some(&uid));
-            self.cluster.unwritable = denied;
+        let at = mortise_core::time::seconds(BEGIN_UNIX_MS + self.now_ms);
+        let condition = |name| json!({"type": name, "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
+        let conditions = [condition("SuccessCriteriaMet"), condition("Complete")];
+        let status = json!({"conditions": conditions, "startTime": at, "completionTime": at, "succeeded": 1});
+        self.cluster.patch_status(target, &status).expect("a Job may end");
+    }
+
+    /// Gives the controllers a turn within so many milliseconds.
+    fn wake_controllers(&mut self, within_ms: u64) {
+        let due_ms = self.now_ms + self.random.between(1, within_ms);
+        self.turn_controllers_at(due_ms);
+    }
+
+    fn turn_controllers_at(&mut self, due_ms: u64) {
+        if self.controllers_ms.is_none_or(|before| before > due_ms) {
+            self.controllers_ms = Some(due_ms);
+            self.schedule(due_ms - self.now_ms, Upcoming::Controllers);
+        }
+    }
+
+    /// They do one thing, and the next a little later.
+    fn controllers(&mut self) {
+        if self.controllers_ms != Some(self.now_ms) {
+            return;
+        }
+        self.controllers_ms = None;
+        match self.cluster.step() {
+            Step::Worked => self.wake_controllers(20),
+            Step::Idle(Some(at)) => self.turn_controllers_at(since_begin(at).max(self.now_ms + 1)),
+            Step::Idle(None) => {}
         }
     }
 
@@ -404,6 +430,7 @@ impl World {
         if self.watches.get(slice).is_none_or(|watch| watch.epoch != epoch) {
             return Ok(());
         }
+        self.cluster.follow(slice);
         if let Some(error) = self.watch_error(&slice.kind) {
             self.schedule(WATCH_RETRY_MS, Upcoming::Connect(slice.clone(), epoch));
             return self.deliver(Event::Watch(slice.clone(), WatchEvent::Failed(error)));
@@ -499,12 +526,12 @@ impl World {
 
     /// Restores etcd to an earlier state: every connection breaks, and writes in flight are lost. No rule about views
     /// holds until the host has noticed, so from here on only the end is checked.
-    pub fn restore(&mut self, version: u64, raised: bool) -> Result<(), Violation> {
+    pub fn restore(&mut self, backup: &Cluster, raised: bool) -> Result<(), Violation> {
         self.react()?;
-        self.note(|| format!("RESTORE to version {version}, raised: {raised}"));
+        self.note(|| format!("RESTORE to version {}, raised: {raised}", backup.version()));
         self.faults.count(Fault::Restored);
         self.oracle.is_asleep = true;
-        self.cluster.restore(version, raised);
+        self.cluster.restore(backup, raised);
         for ((due_ms, entry), upcoming) in std::mem::take(&mut self.queue) {
             let Upcoming::Lands { incarnation, write, reply_ms } = upcoming else {
                 self.queue.insert((due_ms, entry), upcoming);
@@ -519,6 +546,7 @@ impl World {
         for record in self.cluster.live_records() {
             self.react_to(&record);
         }
+        self.wake_controllers(60);
         for slice in self.watches.keys().cloned().collect::<Vec<_>>() {
             let away_ms = self.random.between(1, 5_000);
             self.lose_watch(&slice, away_ms)?;

@@ -168,6 +168,14 @@ fn x12_an_object_that_was_stalled_stays_unready_while_it_is_retried() {
 }
 
 #[test]
+fn evicting_goes_with_the_last_blocked_eviction_also_where_conditions_are_no_map_by_type() {
+    let evicting = |reason: &str| json!({"type": EVICTING, "status": "False", "reason": reason});
+    let live = |reason| object(json!({"conditions": [evicting(reason)]}), json!({"f:conditions": {}}));
+    check(&live(BLOCKED), &NONE, json!({"conditions": []}));
+    check(&live("Theirs"), &NONE, Value::Null);
+}
+
+#[test]
 fn another_managers_ready_stays_while_the_object_is_stalled_and_after() {
     let theirs = json!({"type": "Ready", "status": "True", "reason": "Theirs"});
     let live = |conditions: Value| {

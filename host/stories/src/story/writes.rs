@@ -5,13 +5,12 @@ use std::sync::Arc;
 use mortise_core::event::Event;
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::response::{self, Refused};
-use mortise_core::write::request::request;
-use mortise_core::write::{Precondition, Write, WriteError, WriteErrorClass, WriteOp, Written};
+use mortise_core::write::{Precondition, Write, WriteOp};
 use serde_json::Value;
 
 use super::Story;
 use super::generated::Drawn;
-use crate::api::Client;
+use crate::api::{Client, outcome};
 
 /// Writes that the cluster answers with a refusal instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,39 +70,29 @@ impl Story {
             self.log.push(if is_event { event_line(&write.op) } else { line });
         }
         self.sent += 1;
-        let result = match self.landed(write) {
-            Ok(written) => Ok(written),
-            Err(Failed::Refused(refused)) => match response::refused(refused, &write.op) {
-                Ok(written) => Ok(written),
-                Err(refused) => Err(refused.to_error_of(&write.op)),
-            },
-            Err(Failed::Invalid(message)) => Err(WriteError { class: WriteErrorClass::Invalid, message }),
+        let result = match self.prepared(write) {
+            Ok(body) => self.api.execute(write, body),
+            Err(refused) => outcome(refused, &write.op),
         };
         self.respond_with(Event::Wrote(write.id, result));
         self.crashes |= self.settings.crash_after == Some(self.sent);
     }
 
-    fn landed(&mut self, write: &Write) -> Result<Written, Failed> {
+    /// The body of a write if it has generated values, unless the write is refused.
+    fn prepared(&mut self, write: &Write) -> Result<Option<Arc<str>>, Refused> {
         let target = write.op.target();
         self.api.check(write.op.verb(), &target.kind)?;
         if let Some(denial) = self.denials.iter_mut().find(|denial| denial.has(target)) {
             denial.times = denial.times.map(|times| times - 1);
             let (code, reason, message) = (denial.code, denial.reason.clone(), denial.message.clone());
-            return Err(Refused { code, reason, message, ..Refused::default() }.into());
+            return Err(Refused { code, reason, message, ..Refused::default() });
         }
-        let body = match &write.op {
-            WriteOp::Apply { target, body, only_if, draws: Some(draws), .. } => {
-                let live = match only_if {
-                    Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(self.live(target, uid)?),
-                    Precondition::Absent | Precondition::None => None,
-                };
-                Some(Drawn::new(self.sent).complete(body, live.as_ref(), draws).into())
-            }
-            _ => None,
+        let WriteOp::Apply { target, body, only_if, draws: Some(draws), .. } = &write.op else { return Ok(None) };
+        let live = match only_if {
+            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(self.live(target, uid)?),
+            Precondition::Absent | Precondition::None => None,
         };
-        let wanted = request(write, body).map_err(Failed::Invalid)?;
-        let written = self.api.write(target, &wanted)?;
-        response::written(written.to_string().as_bytes()).map_err(Failed::Invalid)
+        Ok(Some(Drawn::new(self.sent).complete(body, live.as_ref(), draws).into()))
     }
 
     /// The object of this UID, for a write that keeps a part of it.
@@ -111,17 +100,6 @@ impl Story {
         let live = self.api.get(Client::Host, target)?.filter(|live| live["metadata"]["uid"] == **uid);
         let message = "the object is gone, or another has its name".to_owned();
         live.ok_or_else(|| Refused { code: response::CONFLICT, message, ..Refused::default() })
-    }
-}
-
-enum Failed {
-    Refused(Refused),
-    Invalid(String),
-}
-
-impl From<Refused> for Failed {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
     }
 }
 
