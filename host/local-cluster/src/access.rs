@@ -14,6 +14,7 @@ use crate::Cluster;
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Halt, Status};
+use crate::path::Address;
 use crate::request::{Credentials, Method, Request};
 use crate::user::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
 
@@ -58,6 +59,28 @@ pub(crate) fn authorize_path(cluster: &Cluster, user: &User, request: &Request) 
         Method::Delete => "delete",
     };
     demand(cluster, user, &Action { verb, path: Some(&request.path), ..Action::default() })
+}
+
+/// Whether the user may ask for a resource that is not served.
+pub(crate) fn authorize_unserved(
+    cluster: &Cluster,
+    user: &User,
+    verb: &str,
+    address: &Address<'_>,
+) -> Result<(), Halt> {
+    if !cluster.options.rbac {
+        return Ok(());
+    }
+    let action = Action {
+        verb,
+        group: address.group,
+        resource: address.plural,
+        subresource: address.subresource.unwrap_or_default(),
+        namespace: address.namespace.unwrap_or_default(),
+        name: address.name.unwrap_or_default(),
+        path: None,
+    };
+    demand(cluster, user, &action)
 }
 
 /// Whether the user may do what the attributes say. A field selector on the name restricts lists to one object.

@@ -1,8 +1,7 @@
 //! Admission: what changes or refuses an object between a request and the store. Input: the request's attributes and its
 //! objects. Output: the changed object, or a refusal. It must not know how objects are stored.
 //!
-//! The plugins are those that kube-apiserver has switched on, in its order. StorageObjectInUseProtection is left out, because
-//! nothing here would take its finalizers away.
+//! The plugins are those that kube-apiserver has switched on, in its order.
 
 mod classes;
 mod condition;
@@ -24,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::attributes::Attributes;
 use crate::context::Context;
+use crate::deletion::{CLAIM_IN_USE, VOLUME_IN_USE, add_finalizer};
 use crate::halt::{Halt, Status};
 use crate::{Cluster, access};
 
@@ -76,7 +76,12 @@ fn plugins(
             pods::keep_priority(object, old);
             pods::tolerations(object);
         }
-        (("", "persistentvolumeclaims"), None) => classes::storage(cluster, object),
+        // DefaultStorageClass and StorageObjectInUseProtection.
+        (("", "persistentvolumeclaims"), None) => {
+            classes::storage(cluster, object);
+            add_finalizer(object, CLAIM_IN_USE);
+        }
+        (("", "persistentvolumes"), None) => add_finalizer(object, VOLUME_IN_USE),
         (("networking.k8s.io", "ingresses"), None) => classes::ingress(cluster, object),
         _ => {}
     }

@@ -75,7 +75,8 @@ pub(crate) fn apply(
     let mut object = match merged {
         Some(merged) => {
             if let Some(owned) = managed.get_mut(&apply.me) {
-                owned.time = Some(time::seconds(now));
+                // Who sets replicas by `scale` is noted without a time.
+                owned.time = (applier.subresource != "scale").then(|| time::seconds(now));
             }
             merged
         }

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::request::{Method, Request};
 use crate::resource::{Resource, built_in, group_version};
+use crate::schema::cause;
 
 /// The largest body, as in the API server.
 const MAX_BYTES: usize = 3 * 1024 * 1024;
@@ -17,8 +18,11 @@ const MAX_BYTES: usize = 3 * 1024 * 1024;
 const MAX_MANAGER_BYTES: usize = 128;
 /// How much of a body a message shows.
 const MAX_SUMMARY_BYTES: usize = 30;
+/// Versions that are known, but not served any more.
+const OLD_VERSIONS: [&str; 4] = ["apps/v1beta1", "apps/v1beta2", "batch/v1beta1", "policy/v1beta1"];
 const STRICT: &str = "strict decoding error: ";
-const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+pub(crate) const MEDIA_TYPES: [&str; 3] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// The content type of a body without its parameters.
 pub(crate) fn media_type(request: &Request) -> &str {
@@ -58,10 +62,14 @@ pub(crate) fn object(request: &Request, resource: &Resource, context: &Context<'
         Status::bad_request(message).into()
     };
     let parse = |why| unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
-    let (document, mut faults) =
-        read.map_err(if is_yaml { &unrecognized as &dyn Fn(String) -> Halt } else { &parse })?;
+    let (document, faults) = read.map_err(if is_yaml { &unrecognized as &dyn Fn(String) -> Halt } else { &parse })?;
+    let plain = |fault: String| fault.strip_prefix(yaml::CONVERTING).map(str::to_owned).unwrap_or(fault);
+    let mut faults: Vec<String> = faults.into_iter().map(plain).collect();
     faults.extend(document.duplicates.iter().map(|path| format!("duplicate field {path:?}")));
     let mut object = document.value;
+    if object.is_null() {
+        object = Value::Object(serde_json::Map::new());
+    }
     if !object.is_object() {
         let kind = crate::patch::kind(&object);
         // Go names the type that it wants to read.
@@ -75,6 +83,9 @@ pub(crate) fn object(request: &Request, resource: &Resource, context: &Context<'
     }
     if resource.custom.is_none() {
         complete_kind(&mut object, resource);
+    }
+    if let Some(version) = object["apiVersion"].as_str().filter(|version| version.matches('/').count() > 1) {
+        return Err(unrecognized(format!("unexpected GroupVersion string: {version}")));
     }
     if !faults.is_empty() {
         // All faults are named at once, and then those of the schema are not looked for again.
@@ -119,7 +130,9 @@ pub(crate) fn patch(request: &Request) -> Result<Value, Halt> {
 }
 
 fn patch_document(request: &Request) -> Result<json::Document, Halt> {
-    json::read(bytes(request)?).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")).into())
+    // A strategic merge says no more than its decoder.
+    let what = if media_type(request).starts_with("application/strategic") { "" } else { "error decoding patch: " };
+    json::read(bytes(request)?).map_err(|error| Status::bad_request(format!("{what}{error}")).into())
 }
 
 /// A patch in JSON, with what is said of the fields that it has twice.
@@ -144,7 +157,27 @@ pub(crate) fn applied(request: &Request) -> Result<(Value, Vec<String>), Halt> {
 
 /// The options in the body of a deletion; empty without a body.
 pub(crate) fn delete_options(request: &Request) -> Result<Value, Halt> {
-    if request.body.is_empty() { Ok(Value::Null) } else { yaml(request) }
+    if request.body.is_empty() {
+        return Ok(Value::Null);
+    }
+    let sent = if media_type(request) == "application/yaml" {
+        yaml(request)?
+    } else {
+        let why = |error| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"));
+        json::read(bytes(request)?).map_err(why)?.value
+    };
+    match sent["kind"].as_str() {
+        None | Some("" | "DeleteOptions") => Ok(sent),
+        Some(kind) => {
+            let version = sent["apiVersion"].as_str().unwrap_or_default();
+            Err(Status::bad_request(unregistered(kind, version)).into())
+        }
+    }
+}
+
+fn unregistered(kind: &str, api_version: &str) -> String {
+    let scheme = "pkg/api/legacyscheme/scheme.go:30";
+    format!("no kind {kind:?} is registered for version {api_version:?} in scheme {scheme:?}")
 }
 
 /// Refuses an object of another kind than the path's.
@@ -154,26 +187,8 @@ pub(crate) fn check_kind(object: &Value, resource: &Resource) -> Result<(), Halt
     if kind == &*resource.kind && api_version == wanted {
         return Ok(());
     }
-    let (group, version) = group_version(api_version);
-    let registered =
-        |resource: &Resource| *resource.group == *group && *resource.version == *version && *resource.kind == *kind;
     if resource.custom.is_none() {
-        let unknown = if !built_in().values().any(|resource| registered(resource)) {
-            let scheme = "pkg/api/legacyscheme/scheme.go:30";
-            Some(format!("no kind {kind:?} is registered for version {api_version:?} in scheme {scheme:?}"))
-        } else if kind != &*resource.kind || group != &*resource.group {
-            let short =
-                |group: &str| group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core").to_owned();
-            let into = format!("{}.{}", short(&resource.group), resource.kind);
-            Some(format!("converting ({version}.{kind}) to ({into}): unknown conversion"))
-        } else {
-            None
-        };
-        if let Some(why) = unknown {
-            let wanted = &resource.kind;
-            let message = format!("{kind} in version {version:?} cannot be handled as a {wanted}: {why}");
-            return Err(Status::bad_request(message).into());
-        }
+        check_convertible(kind, api_version, &resource.group, &resource.kind)?;
     } else if api_version == wanted {
         let message = format!("Invalid value: {kind:?}: must be {}", resource.kind);
         let cause = Cause { reason: "FieldValueInvalid", message, field: "kind".to_owned() };
@@ -182,6 +197,30 @@ pub(crate) fn check_kind(object: &Value, resource: &Resource) -> Result<(), Halt
     }
     let message =
         format!("the API version in the data ({api_version}) does not match the expected API version ({wanted})");
+    Err(Status::bad_request(message).into())
+}
+
+/// Refuses an object that cannot become one of a built-in kind, in whatever version.
+pub(crate) fn check_convertible(kind: &str, api_version: &str, group: &str, wanted: &str) -> Result<(), Halt> {
+    let (own_group, version) = group_version(api_version);
+    let same = kind == wanted && own_group == group;
+    let registered = |resource: &Resource| {
+        let known = *resource.kind == *kind || *resource.list_kind == *kind;
+        known && *resource.group == *own_group && *resource.version == *version
+    };
+    let why = if same && OLD_VERSIONS.contains(&api_version) {
+        return Ok(());
+    } else if !same && !built_in().values().any(|resource| registered(resource)) {
+        unregistered(kind, api_version)
+    } else if !same {
+        let short = group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
+        format!("converting ({version}.{kind}) to ({short}.{wanted}): unknown conversion")
+    } else if !built_in().values().any(|resource| *resource.group == *group && *resource.version == *version) {
+        unregistered(kind, api_version)
+    } else {
+        return Ok(());
+    };
+    let message = format!("{kind} in version {version:?} cannot be handled as a {wanted}: {why}");
     Err(Status::bad_request(message).into())
 }
 
@@ -296,6 +335,16 @@ pub(crate) fn applied_faults(request: &Request, faults: &[String], context: &Con
     Ok(())
 }
 
+/// The values of the parameter `dryRun`.
+pub(crate) fn dry_runs(request: &Request) -> Vec<&str> {
+    request.query.iter().filter(|(key, _)| key == "dryRun").map(|(_, value)| value.as_str()).collect()
+}
+
+pub(crate) fn wrong_dry_run(values: &[&str]) -> Option<Cause> {
+    let wrong = values.iter().any(|value| *value != "All");
+    wrong.then(|| cause::not_supported("dryRun", &values.into(), ["All"]))
+}
+
 /// Checks the query parameters of a write. `applies` says of a patch whether it is one of server-side apply.
 pub(crate) fn check_options(request: &Request, applies: Option<bool>) -> Result<(), Halt> {
     let cause = |reason, message: String, field: &str| Cause { reason, message, field: field.to_owned() };
@@ -318,13 +367,7 @@ pub(crate) fn check_options(request: &Request, applies: Option<bool>) -> Result<
             format!("Invalid value: {manager:?}: invalid character U+{:04X} (at position {at})", u32::from(found));
         causes.push(cause("FieldValueInvalid", message, "fieldManager"));
     }
-    let dry_runs: Vec<&str> =
-        request.query.iter().filter(|(key, _)| key == "dryRun").map(|(_, value)| value.as_str()).collect();
-    if dry_runs.iter().any(|value| *value != "All") {
-        let values = serde_json::to_string(&dry_runs).expect("strings are JSON");
-        let message = format!("Unsupported value: {values}: supported values: \"All\"");
-        causes.push(cause("FieldValueNotSupported", message, "dryRun"));
-    }
+    causes.extend(wrong_dry_run(&dry_runs(request)));
     let validation = request.parameter("fieldValidation").unwrap_or_default();
     if !matches!(validation, "" | "Ignore" | "Strict" | "Warn") {
         let known = r#""", "Ignore", "Strict", "Warn""#;

@@ -1,15 +1,20 @@
 //! Expressions in CEL, as validation rules and admission policies have them. Input: text, and named variables in JSON.
 //! Output: a value in JSON, or what is wrong. It must not know what expressions are asked for.
 
+mod check;
 mod functions;
 mod library;
 mod objects;
 
 use std::sync::{Arc, LazyLock};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use cel::objects::{Key, Map, OptionalValue};
 use cel::{Context, Env, ExecutionError, IdedExpr, Value as Cel};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+pub(crate) use self::check::Kind;
 
 /// A compiled expression.
 #[derive(Debug)]
@@ -41,6 +46,11 @@ impl Program {
         let mut expression = parsed.expression().clone();
         objects::as_maps(&mut expression)?;
         Ok(Self { parsed, expression })
+    }
+
+    /// The type of its value under variables of these types, or what does not fit.
+    pub(crate) fn kind(&self, variables: &[(&str, Kind)]) -> Result<Kind, String> {
+        check::kind(self.parsed.expression(), self.parsed.source_info(), variables)
     }
 
     /// Whether it reads a variable.
@@ -102,11 +112,38 @@ fn from_json(value: &Value) -> Cel {
         },
         Value::String(text) => Cel::String(Arc::new(text.clone())),
         Value::Array(items) => Cel::List(Arc::new(items.iter().map(from_json).collect())),
+        Value::Object(fields) if fields.len() == 1 && fields.keys().all(|name| name.starts_with(TYPED)) => {
+            let text = fields.values().next().and_then(Value::as_str).unwrap_or_default();
+            converted(fields.keys().next().map_or("", String::as_str).trim_start_matches(TYPED), text)
+        }
         Value::Object(fields) => {
             let entries = fields.iter().map(|(name, value)| (Key::String(Arc::new(name.clone())), from_json(value)));
             Cel::Map(Map { map: Arc::new(entries.collect()) })
         }
     }
+}
+
+/// What the name of a field begins with that is a text of another type; clients have no such names.
+const TYPED: char = '\0';
+
+/// A text that expressions see as a `timestamp`, a `duration` or as `bytes`.
+pub(crate) fn typed(kind: &str, text: &str) -> Value {
+    json!({ format!("{TYPED}{kind}"): text })
+}
+
+/// A text of another type; one that is not of its form stays a text.
+fn converted(kind: &str, text: &str) -> Cel {
+    static TIMESTAMP: LazyLock<cel::Program> = LazyLock::new(|| ENV.compile("timestamp(x)").expect("it parses"));
+    static DURATION: LazyLock<cel::Program> = LazyLock::new(|| ENV.compile("duration(x)").expect("it parses"));
+    let plain = || Cel::String(Arc::new(text.to_owned()));
+    let program = match kind {
+        "bytes" => return STANDARD.decode(text).map_or_else(|_| plain(), |bytes| Cel::Bytes(Arc::new(bytes))),
+        "duration" => &DURATION,
+        _ => &TIMESTAMP,
+    };
+    let mut context = Context::with_env(ENV.clone());
+    context.add_variable_from_value("x", plain());
+    Cel::resolve(program.expression(), &context).unwrap_or_else(|_| plain())
 }
 
 /// A field's name as expressions write it: words of the language and letters that identifiers do not have are escaped.

@@ -7,6 +7,7 @@ mod controller;
 mod disruption;
 mod endpoints;
 mod garbage_collector;
+mod in_use;
 mod kubelet;
 mod namespace;
 mod new_namespace;
@@ -53,6 +54,8 @@ const CLUSTER: &[Controller] = &[
     node_lifecycle::CONTROLLER,
     node_lifecycle::EVICTION,
     volumes::CONTROLLER,
+    in_use::CLAIM_PROTECTION,
+    in_use::VOLUME_PROTECTION,
     new_namespace::SERVICE_ACCOUNT,
     new_namespace::ROOT_CERTIFICATE,
     garbage_collector::CONTROLLER,

@@ -11,6 +11,7 @@ mod open_api;
 mod prepare;
 mod served;
 mod structural;
+mod types;
 
 pub(crate) use self::check::causes;
 pub(crate) use self::conversion::{all_at_version, at_version, for_storage};

@@ -82,14 +82,15 @@ impl Output {
             }),
             Self::Metadata => json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-                "items": items(partial),
+                // Go's list of nothing.
+                "items": if objects.is_empty() { Value::Null } else { items(partial).into() },
             }),
             Self::Table(include) => table::render(resource, objects, include, &metadata, now),
         }
     }
 
     /// The object of a bookmark: only its metadata counts.
-    pub(crate) fn bookmark(self, resource: &Resource, metadata: Value) -> Value {
+    pub(crate) fn bookmark(self, resource: &Arc<Resource>, metadata: Value, now: Timestamp) -> Value {
         match self {
             Self::Whole => {
                 json!({"kind": &*resource.kind, "apiVersion": resource.api_version(), "metadata": metadata})
@@ -97,9 +98,13 @@ impl Output {
             Self::Metadata => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
-            Self::Table(_) => json!({
-                "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": [], "rows": [],
-            }),
+            Self::Table(_) => {
+                let row = json!({"kind": &*resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
+                let version = json!({"resourceVersion": metadata["resourceVersion"]});
+                let mut table = table::render(resource, &[&row], Include::Metadata, &version, now);
+                table["columnDefinitions"] = Value::Null;
+                table
+            }
         }
     }
 }

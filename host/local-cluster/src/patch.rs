@@ -49,10 +49,7 @@ fn operate(document: &mut Value, operation: &Value, copied: &mut usize) -> Optio
     match operation["op"].as_str()? {
         "add" => path.add(document, value()?),
         "remove" => path.remove(document).map(drop),
-        "replace" => {
-            *path.get_mut(document)? = value()?;
-            Some(())
-        }
+        "replace" => path.replace(document, value()?),
         "move" => {
             let moved = pointer("from")?.remove(document)?;
             path.add(document, moved)

@@ -63,7 +63,7 @@ impl Request {
 
     /// The verb of the API that a method is at an address.
     pub(crate) fn verb(&self, address: &Address<'_>) -> &'static str {
-        let watches = self.parameter("watch").is_some_and(|value| value == "true" || value == "1" || value.is_empty());
+        let watches = self.parameter("watch").is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"));
         match (self.method, address.name) {
             (Method::Get, Some(_)) => "get",
             (Method::Get, None) if watches => "watch",

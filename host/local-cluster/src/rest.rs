@@ -109,6 +109,7 @@ fn objects(
 ) -> Result<Response, Halt> {
     let resource = cluster.resource(address.group, address.version, address.plural).cloned();
     let Some(resource) = resource else {
+        access::authorize_unserved(cluster, &context.user, request.verb(address), address)?;
         let mut groups = cluster.resources().filter(|known| *known.group == *address.group);
         return if groups.any(|known| *known.version == *address.version) {
             Err(Status::no_resource().into())
@@ -157,7 +158,8 @@ fn served(attributes: &Attributes, address: &Address<'_>) -> Result<(), Halt> {
         // Discovery hides some verbs of a definition that is being deleted.
         "" => resource.custom.is_some() || resource.allows(attributes.verb),
         name => {
-            let subresource = resource.subresource(name).ok_or_else(Status::no_resource)?;
+            let missing = || if resource.custom.is_some() { attributes.not_found() } else { Status::no_resource() };
+            let subresource = resource.subresource(name).ok_or_else(missing)?;
             subresource.verbs.iter().any(|verb| **verb == *attributes.verb)
         }
     };
@@ -165,7 +167,8 @@ fn served(attributes: &Attributes, address: &Address<'_>) -> Result<(), Halt> {
     if address.namespace.is_some() && !resource.namespaced || needs_namespace && address.namespace.is_none() {
         return Err(Status::no_resource().into());
     }
-    if !allowed || attributes.verb == "create" && address.name.is_some() && address.subresource.is_none() {
+    let on_all = address.name.is_none() && matches!(attributes.verb, "update" | "patch");
+    if !allowed || on_all || attributes.verb == "create" && address.name.is_some() && address.subresource.is_none() {
         return Err(Status::method_not_allowed().into());
     }
     Ok(())
@@ -178,7 +181,7 @@ fn dry_run(request: &Request) -> bool {
 
 /// The objects that an API server makes when it starts.
 pub(crate) fn bootstrap(cluster: &mut Cluster, now: Timestamp) {
-    let context = Context::system("system:apiserver", &[], now);
+    let context = Context { manager: "kube-apiserver".to_owned(), ..Context::system("system:apiserver", &[], now) };
     let mut objects = strategy::bootstrap(&cluster.options);
     objects.extend(access::bootstrap());
     objects.extend(admission::bootstrap());

@@ -30,6 +30,7 @@ use crate::{Cluster, definition};
 use self::field::{Causes, text};
 
 pub(crate) use self::bootstrap::bootstrap;
+pub(crate) use self::format::{label_value, qualified};
 pub(crate) use self::kind::deprecation;
 
 /// Fills in the defaults of built-in kinds that the published schema lacks, in the form in which the API server writes them.
@@ -168,11 +169,6 @@ pub(crate) fn may_vanish(object: &Value) -> bool {
 /// Whether an update must say which version it was made from.
 pub(crate) fn needs_version(resource: &Resource) -> bool {
     resource.custom.is_some() || kind::needs_version(&resource.group, &resource.kind)
-}
-
-/// The form in which a subresource shows an object, that patches of it are made on.
-pub(crate) fn as_subresource(_attributes: &Attributes, object: &Value) -> Value {
-    object.clone()
 }
 
 /// Where the values are that objects are selected by with this field, in the form that [`crate::selector::Fields`] reads;

@@ -102,12 +102,12 @@ impl Watch {
         frame.map(Some)
     }
 
-    fn bookmark(&self, ends_initial: bool) -> Frame {
+    fn bookmark(&self, ends_initial: bool, now: Timestamp) -> Frame {
         let mut metadata = json!({"resourceVersion": self.position.to_string()});
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        event("BOOKMARK", &self.output.bookmark(&self.resource, metadata))
+        event("BOOKMARK", &self.output.bookmark(&self.resource, metadata, now))
     }
 
     /// What is sent when a frame cannot be made: the frames before it, then the webhook is asked that has to convert it. An
@@ -154,7 +154,7 @@ pub(crate) fn poll(cluster: &Cluster, watch: &mut Watch, answers: &[Answer], now
         }
     }
     if std::mem::take(&mut watch.marks_end) {
-        frames.push(watch.bookmark(true));
+        frames.push(watch.bookmark(true, now));
     }
     if watch.position < cluster.store.compacted() {
         let why = format!("too old resource version: {} ({})", watch.position, cluster.store.compacted());
@@ -175,7 +175,7 @@ pub(crate) fn poll(cluster: &Cluster, watch: &mut Watch, answers: &[Answer], now
     if now >= watch.ends_at || served.is_none() {
         watch.end(&mut frames, None);
     } else if watch.bookmarks && now >= watch.next_bookmark {
-        frames.push(watch.bookmark(false));
+        frames.push(watch.bookmark(false, now));
         watch.next_bookmark = now + BOOKMARK_EVERY;
     }
     Reply::Done(frames)

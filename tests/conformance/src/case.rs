@@ -3,7 +3,7 @@
 //! A step is `### TITLE`, then `METHOD TARGET`, then header lines, then after an empty line the body. `$ns` is a namespace
 //! of the file's own, and `capture: NAME=POINTER` keeps a part of the answer as `$NAME` for later steps. `until: POINTER=VALUE`
 //! asks again until the answer has that, since the real one learns of policies some time later; `show: warnings` puts the warnings
-//! before the answer.
+//! before the answer; `letters: NAME=COUNT` makes `$NAME` in the body that many letters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +19,7 @@ pub(crate) struct Step {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
     captures: Vec<(String, String)>,
+    letters: Vec<(String, usize)>,
     until: Option<(String, String)>,
     pub(crate) shows_warnings: bool,
 }
@@ -60,22 +61,21 @@ impl Step {
     fn read(text: &str) -> Self {
         let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
         let mut lines = head.lines();
-        let title = lines.next().unwrap().trim().to_owned();
+        let title = lines.next().unwrap().trim();
         let request = lines.next().unwrap_or_else(|| panic!("{title:?} has no request"));
         let (method, target) = request.split_once(' ').unwrap_or_else(|| panic!("{title:?}: METHOD TARGET is missing"));
-        let (mut headers, mut captures, mut until, mut shows_warnings) = (Vec::new(), Vec::new(), None, false);
+        let mut step = Self { title: title.to_owned(), method: method.to_owned(), ..Self::get(target.trim()) };
         for line in lines.filter(|line| !line.trim().is_empty()) {
             let (key, value) = line.split_once(": ").unwrap_or_else(|| panic!("{title:?}: {line:?} is no header"));
             match (key, value.split_once('=')) {
-                ("capture", Some((name, pointer))) => captures.push((name.to_owned(), pointer.to_owned())),
-                ("until", Some((pointer, wanted))) => until = Some((pointer.to_owned(), wanted.to_owned())),
-                ("show", _) => shows_warnings = true,
-                _ => headers.push((key.to_lowercase(), value.to_owned())),
+                ("capture", Some((name, pointer))) => step.captures.push((name.to_owned(), pointer.to_owned())),
+                ("letters", Some((name, count))) => step.letters.push((name.to_owned(), count.parse().unwrap())),
+                ("until", Some((pointer, wanted))) => step.until = Some((pointer.to_owned(), wanted.to_owned())),
+                ("show", _) => step.shows_warnings = true,
+                _ => step.headers.push((key.to_lowercase(), value.to_owned())),
             }
         }
-        let body = body.trim().to_owned();
-        let (method, target) = (method.to_owned(), target.trim().to_owned());
-        Self { title, method, target, headers, body, captures, until, shows_warnings }
+        Self { body: body.trim().to_owned(), ..step }
     }
 
     pub(crate) fn create_namespace(name: &str) -> Self {
@@ -92,6 +92,7 @@ impl Step {
             headers: Vec::new(),
             body: String::new(),
             captures: Vec::new(),
+            letters: Vec::new(),
             until: None,
             shows_warnings: false,
         }
@@ -113,6 +114,9 @@ impl Step {
             names.iter().fold(text.to_owned(), |text, name| text.replace(&format!("${name}"), &values[*name]))
         };
         let mut step = Self { target: fill(&self.target), body: fill(&self.body), ..self.clone() };
+        for (name, count) in &self.letters {
+            step.body = step.body.replace(&format!("${name}"), &"x".repeat(*count));
+        }
         if !step.body.is_empty() && !step.headers.iter().any(|(key, _)| key == "content-type") {
             step.headers.push(("content-type".to_owned(), "application/json".to_owned()));
         }

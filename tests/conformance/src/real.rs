@@ -32,7 +32,8 @@ impl Real {
         let runtime = Runtime::new().unwrap();
         let client = runtime.block_on(async {
             let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(mortise_control_plane::ADMIN).unwrap()).unwrap();
-            let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+            let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+            config.default_retry = false;
             Client::try_from(config).unwrap()
         });
         Self { runtime, client, _plane: plane }
@@ -47,16 +48,17 @@ impl Real {
         }
         let request = request.body(Body::from(step.body.clone().into_bytes())).unwrap();
         self.runtime.block_on(async {
-            let response = self.client.send(request).await.unwrap();
+            let answered = tokio::time::timeout(ESTABLISHED, self.client.send(request)).await;
+            let response = answered.unwrap().unwrap_or_else(|error| panic!("{}: {error}", step.title));
             let status = response.status().as_u16();
             let warnings = response.headers().get_all("warning").iter();
             let warnings = warnings.map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned()).collect();
-            let bytes = response.into_body().collect_bytes().await.unwrap();
+            let bytes = tokio::time::timeout(ESTABLISHED, response.into_body().collect_bytes()).await.unwrap().unwrap();
             (status, String::from_utf8_lossy(&bytes).into_owned(), warnings)
         })
     }
 
-    /// Waits until a definition that was created is served, which the real one does some time later.
+    /// Waits until a definition that was created is served or its names are refused, which the real one does some time later.
     fn established(&self, body: &str) {
         let made: Value = serde_json::from_str(body).unwrap();
         let target = format!("{DEFINITIONS}/{}", made["metadata"]["name"].as_str().unwrap());
@@ -65,7 +67,10 @@ impl Real {
             let (_, body, _) = self.send(&Step::get(&target));
             let found: Value = serde_json::from_str(&body).unwrap();
             let mut conditions = found["status"]["conditions"].as_array().into_iter().flatten();
-            if conditions.any(|condition| condition["type"] == "Established" && condition["status"] == "True") {
+            let decided = [("Established", "True"), ("NamesAccepted", "False")];
+            if conditions
+                .any(|condition| decided.iter().any(|(of, is)| condition["type"] == *of && condition["status"] == *is))
+            {
                 return;
             }
             assert!(Instant::now() < deadline, "{target} is not established: {body}");

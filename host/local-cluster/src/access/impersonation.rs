@@ -20,7 +20,7 @@ pub(super) fn impersonate(cluster: &Cluster, request: &Request, user: User) -> R
         if wanted == User::default() {
             return Ok(user);
         }
-        let message = format!("requested {wanted:?} without impersonating a user name");
+        let message = format!("requested {} without impersonating a user name", in_go(&wanted));
         return Err(Status::bad_request(message).into());
     }
     let mut refusal = None;
@@ -36,6 +36,19 @@ pub(super) fn impersonate(cluster: &Cluster, request: &Request, user: User) -> R
         }
     }
     Err(refusal.unwrap_or_else(Status::unauthorized).into())
+}
+
+/// A user as Go's `%#v` shows one.
+fn in_go(user: &User) -> String {
+    let list = |values: &[String]| {
+        let values: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
+        format!("[]string{{{}}}", values.join(", "))
+    };
+    let groups = if user.groups.is_empty() { "[]string(nil)".to_owned() } else { list(&user.groups) };
+    let extra: Vec<String> = user.extra.iter().map(|(key, values)| format!("{key:?}:{}", list(values))).collect();
+    let extra = if extra.is_empty() { "(nil)".to_owned() } else { format!("{{{}}}", extra.join(", ")) };
+    let (name, uid) = (&user.name, &user.uid);
+    format!("&user.DefaultInfo{{Name:{name:?}, UID:{uid:?}, Groups:{groups}, Extra:map[string][]string{extra}}}")
 }
 
 /// The user that the headers describe.
@@ -83,7 +96,11 @@ fn modes(user: &User, wanted: &User) -> Vec<Option<&'static str>> {
 
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+    let fits = |text: &str, more: &str| {
+        let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || more.as_bytes().contains(&byte);
+        !text.is_empty() && text.bytes().all(fine)
+    };
+    (fits(namespace, "-") && fits(name, "-.")).then_some((namespace, name))
 }
 
 fn demand(cluster: &Cluster, user: &User, action: &Action<'_>) -> Result<(), Status> {

@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use super::json::{self, Document};
 
+/// What the errors of Go's conversion to JSON begin with.
+pub(super) const CONVERTING: &str = "error converting YAML to JSON: ";
+
 /// Reads one document; of keys that are there twice, the last counts. The faults are in the words of Go's YAML decoder.
 pub(super) fn read(bytes: &[u8]) -> Result<(Document, Vec<String>), String> {
     if let Ok(document) = json::read(bytes) {
@@ -16,6 +19,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Document, Vec<String>), String> {
         return Ok((Document { value: document.value, duplicates: Vec::new() }, faults));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| "yaml: control characters are not allowed".to_owned())?;
+    let text = first_document(text);
     let lenient = serde_saphyr::options! { duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins };
     let strict: Result<Value, _> = serde_saphyr::from_str(text);
     let (value, faults) = match strict {
@@ -26,7 +30,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Document, Vec<String>), String> {
             let words = |error: &serde_saphyr::Error| {
                 let text = error.to_string();
                 let first = text.lines().next().unwrap_or_default().to_owned();
-                format!("error converting YAML to JSON: yaml: line {line}: {first}")
+                format!("{CONVERTING}yaml: line {line}: {first}")
             };
             let value = value.map_err(|error| words(&error))?;
             let name = text.lines().nth(usize::try_from(line).unwrap_or(1).saturating_sub(1)).unwrap_or_default();
@@ -37,6 +41,16 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Document, Vec<String>), String> {
     Ok((Document { value, duplicates: Vec::new() }, faults))
 }
 
+/// Of several documents, Go's decoder reads the first that has something in it.
+fn first_document(text: &str) -> &str {
+    let says = |line: &str| !line.trim().is_empty() && !line.starts_with(['#', '%']);
+    let ends = text.match_indices("\n---").map(|(at, _)| at).find(|at| {
+        let after = text[at + 4..].chars().next();
+        after.is_none_or(char::is_whitespace) && text[..*at].lines().any(|line| says(line) && line.trim() != "---")
+    });
+    ends.map_or(text, |end| &text[..end])
+}
+
 /// The fault that Go's decoder makes of all keys that are there twice.
 fn twice(keys: impl Iterator<Item = (u64, String)>) -> Vec<String> {
     let lines: Vec<String> =
@@ -44,5 +58,5 @@ fn twice(keys: impl Iterator<Item = (u64, String)>) -> Vec<String> {
     if lines.is_empty() {
         return Vec::new();
     }
-    vec![format!("error converting YAML to JSON: yaml: unmarshal errors:\n{}", lines.join("\n"))]
+    vec![format!("{CONVERTING}yaml: unmarshal errors:\n{}", lines.join("\n"))]
 }

@@ -241,10 +241,15 @@ mod tests {
 
     const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
     const VOLUMES: &str = "/api/v1/persistentvolumes";
+    const CONTROLLERS: [&str; 3] = [
+        "persistentvolume-binder-controller",
+        "persistentvolumeclaim-protection-controller",
+        "persistentvolume-protection-controller",
+    ];
 
     #[test]
     fn a_claim_gets_a_volume_that_is_deleted_with_it() {
-        let mut cluster = cluster(&["persistentvolume-binder-controller"]);
+        let mut cluster = cluster(&CONTROLLERS);
         let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
         let made = post(&mut cluster, CLAIMS, &json!({"metadata": {"name": "c"}, "spec": spec}));
         pass(&mut cluster, 1);
@@ -263,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_claim_of_no_class_waits_for_the_smallest_volume_that_fits() {
-        let mut cluster = cluster(&["persistentvolume-binder-controller"]);
+        let mut cluster = cluster(&CONTROLLERS);
         let spec = json!({
             "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}, "storageClassName": "",
         });

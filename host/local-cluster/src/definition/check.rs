@@ -100,7 +100,9 @@ fn check_spec(spec: &Value, causes: &mut Vec<Cause>) {
     }
     let shared = shared_schema(versions);
     for (at, version) in versions.iter().enumerate() {
-        check_version(version, &format!("spec.versions[{at}]"), shared.is_some(), causes);
+        let path = format!("spec.versions[{at}]");
+        check_version(version, &path, shared.is_some(), causes);
+        check_parts(version, &path, |key| !is_shared(versions, key), causes);
     }
     let distinct: BTreeSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
     if distinct.len() != versions.len() {
@@ -115,14 +117,21 @@ fn check_spec(spec: &Value, causes: &mut Vec<Cause>) {
         let status = versions.iter().any(|version| !version["subresources"]["status"].is_null());
         check_root(schema, status, "spec.validation.openAPIV3Schema", causes);
     }
+    if let Some(first) = versions.first() {
+        check_parts(first, "spec", |key| is_shared(versions, key), causes);
+    }
     check_conversion(&spec["conversion"], causes);
 }
 
 /// The schema that all versions have in common: the API server moves it out of them and names it there.
 fn shared_schema(versions: &[Value]) -> Option<&Value> {
-    let schema = &versions.first()?["schema"];
-    let same = versions.iter().all(|version| version["schema"] == *schema);
-    Some(&schema["openAPIV3Schema"]).filter(|schema| same && schema.is_object())
+    let schema = &versions.first()?["schema"]["openAPIV3Schema"];
+    Some(schema).filter(|schema| is_shared(versions, "schema") && schema.is_object())
+}
+
+/// Whether all versions say the same of something.
+fn is_shared(versions: &[Value], key: &str) -> bool {
+    versions.windows(2).all(|pair| pair[0][key] == pair[1][key])
 }
 
 fn check_root(schema: &Value, status: bool, path: &str, causes: &mut Vec<Cause>) {
@@ -202,11 +211,21 @@ fn check_version(version: &Value, path: &str, shared: bool, causes: &mut Vec<Cau
         let status = !version["subresources"]["status"].is_null();
         check_root(schema, status, &format!("{path}.schema.openAPIV3Schema"), causes);
     }
-    check_scale(&version["subresources"]["scale"], &format!("{path}.subresources"), causes);
-    for (at, column) in array(version, "additionalPrinterColumns").iter().enumerate() {
+}
+
+/// What a version says besides its schema.
+fn check_parts(version: &Value, path: &str, wanted: impl Fn(&str) -> bool, causes: &mut Vec<Cause>) {
+    if wanted("subresources") {
+        check_scale(&version["subresources"]["scale"], &format!("{path}.subresources"), causes);
+    }
+    let columns = array(version, "additionalPrinterColumns").iter().filter(|_| wanted("additionalPrinterColumns"));
+    for (at, column) in columns.enumerate() {
         check_column(column, &format!("{path}.additionalPrinterColumns[{at}]"), causes);
     }
-    check_selectable(array(version, "selectableFields"), schema, &format!("{path}.selectableFields"), causes);
+    if wanted("selectableFields") {
+        let schema = &version["schema"]["openAPIV3Schema"];
+        check_selectable(array(version, "selectableFields"), schema, &format!("{path}.selectableFields"), causes);
+    }
 }
 
 /// With a status of its own, a schema says at its root only what does not bind the status to the rest.
@@ -227,6 +246,11 @@ fn narrow_root(schema: &Value, path: &str, causes: &mut Vec<Cause>) {
 fn check_schema(schema: &Value, path: &str, causes: &mut Vec<Cause>) {
     if truth(schema, "nullable") {
         causes.push(cause::forbidden(format!("{path}.nullable"), "nullable cannot be true at the root"));
+    }
+    // Where words are not known, nothing is said of the form.
+    let odd = |cause: &Cause| cause.message.ends_with("is not supported") || cause.message.contains("and not an array");
+    if open_api::causes(schema, path, false).iter().any(odd) {
+        return causes.extend(open_api::causes(schema, path, false));
     }
     let mut found = structural::causes(schema, path);
     if found.is_empty() {
@@ -319,6 +343,11 @@ fn check_selectable(fields: &[Value], schema: &Value, path: &str, causes: &mut V
         let mut found = value.strip_prefix('.').map(|_| schema);
         for name in value.split('.').skip(1) {
             found = found.and_then(|schema| schema["properties"].get(name));
+        }
+        if !value.starts_with(['.', '[']) {
+            let detail = format!("is an invalid path: expected [ or . but got: {value}");
+            causes.push(cause::invalid(path, &value.into(), &detail));
+            continue;
         }
         let detail = match found.map(|schema| text(schema, "type")) {
             None => "is an invalid path: does not refer to a valid field",

@@ -1,10 +1,13 @@
 //! What definitions may say of OpenAPI and of Kubernetes' extensions to it. Input: the schema of a version. Output: causes. It
 //! must not know values.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::field::{array, text, truth};
-use crate::cel::Program;
+use super::types;
+use crate::cel::{Kind, Program};
 use crate::halt::Cause;
 use crate::schema::cause;
 use crate::schema::path::Path;
@@ -73,9 +76,12 @@ fn walk(schema: &Value, here: Here<'_>, path: &Path<'_>, causes: &mut Vec<Cause>
     map_type(schema, path, causes);
     list_type(schema, path, causes);
     list_keys(schema, path, causes);
-    for (at, rule) in array(schema, "x-kubernetes-validations").iter().enumerate() {
-        let rules = path.field("x-kubernetes-validations");
-        check_rule(rule, here, &rules.index(at), causes);
+    let rules = array(schema, "x-kubernetes-validations");
+    // Rules of something are typed by it.
+    let kind = if rules.is_empty() { Kind::Dyn } else { types::of(schema, here.root).unwrap_or(Kind::Dyn) };
+    for (at, rule) in rules.iter().enumerate() {
+        let path = path.field("x-kubernetes-validations");
+        check_rule(rule, (schema, &kind), here, &path.index(at), causes);
     }
 }
 
@@ -203,7 +209,7 @@ fn list_keys(schema: &Value, path: &Path<'_>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_rule(rule: &Value, here: Here<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+fn check_rule(rule: &Value, (schema, kind): (&Value, &Kind), here: Here<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
     let (source, message) = (text(rule, "rule").trim(), text(rule, "message"));
     let has_lines = |text: &str| text.contains(['\n', '\r']);
     if source.is_empty() {
@@ -220,28 +226,66 @@ fn check_rule(rule: &Value, here: Here<'_>, path: &Path<'_>, causes: &mut Vec<Ca
     if !reason.is_empty() && !REASONS.contains(&reason) {
         causes.push(cause::not_supported(path.field("reason"), &reason.into(), REASONS));
     }
-    if !here.rules || source.is_empty() {
+    let place = text(rule, "fieldPath");
+    if !place.is_empty() && !types::has_path(schema, place) {
+        causes.push(cause::invalid(path.field("fieldPath"), &place.into(), "must be a valid path"));
+    }
+    if here.rules && !source.is_empty() {
+        expressions(rule, kind, here, path, causes);
+    }
+}
+
+/// What is wrong with a rule's expressions.
+fn expressions(rule: &Value, kind: &Kind, here: Here<'_>, path: &Path<'_>, causes: &mut Vec<Cause>) {
+    let old = if truth(rule, "optionalOldSelf") { Kind::Optional(Arc::new(kind.clone())) } else { kind.clone() };
+    let variables = [("self", kind.clone()), ("oldSelf", old)];
+    let compiled = |key: &str, wanted: &Kind, otherwise: &str| {
+        let program = Program::compile(text(rule, key).trim())?;
+        match program.kind(&variables) {
+            Err(faults) => Err(format!("compilation failed: {faults}")),
+            Ok(found) if !found.may_be(wanted) => Err(otherwise.to_owned()),
+            Ok(_) => Ok(program),
+        }
+    };
+    let program = match compiled("rule", &Kind::Bool, "cel expression must evaluate to a bool") {
+        Ok(program) => program,
+        Err(error) => return causes.push(cause::invalid_written(path.field("rule"), &in_go(rule), &error)),
+    };
+    let optional = rule.get("optionalOldSelf").filter(|optional| !optional.is_null());
+    match (program.uses("oldSelf"), here.uncorrelated, optional) {
+        (true, Some(place), _) => {
+            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {place}");
+            causes.push(cause::invalid(path.field("rule"), &text(rule, "rule").trim().into(), &detail));
+        }
+        (false, _, Some(optional)) => {
+            let detail = "may not be set if oldSelf is not used in rule";
+            causes.push(cause::invalid(path.field("optionalOldSelf"), optional, detail));
+        }
+        _ => {}
+    }
+    if text(rule, "messageExpression").trim().is_empty() {
         return;
     }
-    match Program::compile(source) {
-        Err(error) => causes.push(cause::invalid(path.field("rule"), rule, &error)),
-        Ok(program) if program.uses("oldSelf") => {
-            if let Some(place) = here.uncorrelated {
-                let detail =
-                    format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {place}");
-                causes.push(cause::invalid(path.field("rule"), &source.into(), &detail));
-            }
-        }
-        Ok(_) => {
-            if let Some(optional) = rule.get("optionalOldSelf").filter(|optional| !optional.is_null()) {
-                let detail = "may not be set if oldSelf is not used in rule";
-                causes.push(cause::invalid(path.field("optionalOldSelf"), optional, detail));
-            }
-        }
+    let otherwise = "messageExpression must evaluate to a string";
+    if let Err(error) = compiled("messageExpression", &Kind::String, otherwise) {
+        let error = if error == otherwise { error } else { format!("messageExpression {error}") };
+        causes.push(cause::invalid_written(path.field("messageExpression"), &in_go(rule), &error));
     }
-    let expression = text(rule, "messageExpression").trim();
-    if let Some(error) = Some(expression).filter(|text| !text.is_empty()).and_then(|text| Program::compile(text).err())
-    {
-        causes.push(cause::invalid(path.field("messageExpression"), rule, &error));
-    }
+}
+
+/// A rule as Go's internal type is written.
+fn in_go(rule: &Value) -> String {
+    let escaped =
+        |value: Value| value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    let said = |key: &str| escaped(text(rule, key).into());
+    let reason = rule.get("reason").filter(|reason| reason.as_str().is_some_and(|reason| !reason.is_empty()));
+    format!(
+        r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{},"FieldPath":{},"OptionalOldSelf":{}}}"#,
+        said("rule"),
+        said("message"),
+        said("messageExpression"),
+        escaped(reason.cloned().unwrap_or_default()),
+        said("fieldPath"),
+        escaped(rule.get("optionalOldSelf").cloned().unwrap_or_default()),
+    )
 }

@@ -258,6 +258,6 @@ pub(crate) fn empty(place: Place<'_>, depth: usize) -> Value {
             None => {}
         }
     }
-    object.extend(place.null_lists().map(|name| (name.to_owned(), Value::Null)));
+    object.extend(place.nulls().map(|name| (name.to_owned(), Value::Null)));
     Value::Object(object)
 }

@@ -23,8 +23,14 @@ impl Pointer {
         })
     }
 
-    pub(super) fn get_mut<'v>(&self, document: &'v mut Value) -> Option<&'v mut Value> {
-        descend(document, &self.0)
+    /// Replaces a value. A field that is not there is added, as the library of the API server does.
+    pub(super) fn replace(&self, document: &mut Value, value: Value) -> Option<()> {
+        if let Some(place) = descend(document, &self.0) {
+            *place = value;
+            return Some(());
+        }
+        let above = descend(document, self.0.split_last()?.1)?;
+        above.is_object().then(|| self.add(document, value)).flatten()
     }
 
     /// Puts a value before an item, at a list's end (`-`), or into a field.

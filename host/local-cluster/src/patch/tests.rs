@@ -33,7 +33,12 @@ fn json_patches_follow_rfc_6902() {
         (json!([{"op": "test", "path": "/gone", "value": null}]), Some(old.clone())),
         (json!([{"op": "test", "path": "/l/0", "value": 2}]), None),
         (json!([{"op": "remove", "path": "/gone"}]), None),
-        (json!([{"op": "replace", "path": "/gone", "value": 1}]), None),
+        // What is not there is added, as by the library of the API server.
+        (
+            json!([{"op": "replace", "path": "/gone", "value": 1}]),
+            Some(json!({"a": {"b/c": 1, "~": 2}, "gone": 1, "l": [1, 2]})),
+        ),
+        (json!([{"op": "replace", "path": "/l/7", "value": 1}]), None),
         (json!([{"op": "add", "path": "/gone/x", "value": 1}]), None),
         (json!([{"op": "add", "path": "/l/7", "value": 1}]), None),
         (json!([{"op": "jump", "path": "/l"}]), None),

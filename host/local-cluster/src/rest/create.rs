@@ -116,6 +116,9 @@ fn finish(
 /// Checks the name and the namespace, and draws a name after `generateName`.
 fn name(cluster: &mut Cluster, attributes: &Attributes, object: &mut Value) -> Result<(), Halt> {
     let resource = &attributes.resource;
+    if let Some(metadata) = object["metadata"].as_object_mut().filter(|_| !resource.namespaced) {
+        metadata.remove("namespace");
+    }
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
     if !namespace.is_empty() && namespace != attributes.namespace {
         let message = "the namespace of the provided object does not match the namespace sent on the request";

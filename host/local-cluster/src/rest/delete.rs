@@ -13,11 +13,18 @@ use crate::halt::{Cause, Halt, Status};
 use crate::request::{Request, Response};
 use crate::resource::Resource;
 use crate::store::Object;
-use crate::watch::selects;
 use crate::{Cluster, admission, body, definition, strategy, time};
 
-pub(super) fn options(request: &Request) -> Result<DeleteOptions, Halt> {
+fn options(request: &Request, context: &mut Context<'_>) -> Result<DeleteOptions, Halt> {
     let sent = body::delete_options(request)?;
+    let dry_runs = match sent["dryRun"].as_array() {
+        Some(values) => values.iter().filter_map(Value::as_str).collect(),
+        None => body::dry_runs(request),
+    };
+    if let Some(cause) = body::wrong_dry_run(&dry_runs) {
+        return Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &[cause]).into());
+    }
+    context.dry_run |= !dry_runs.is_empty();
     let text = |name: &str| {
         let found = sent[name].as_str().map(str::to_owned);
         found.or_else(|| request.parameter(name).filter(|value| !value.is_empty()).map(str::to_owned))
@@ -63,8 +70,7 @@ pub(super) fn from_request(
     context: &mut Context<'_>,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
-    let options = options(request)?;
-    context.dry_run |= body::delete_options(request)?["dryRun"].as_array().is_some_and(|all| !all.is_empty());
+    let options = options(request, context)?;
     let (object, gone) = delete(cluster, context, attributes, &options)?;
     let resource = &attributes.resource;
     if gone && !strategy::returns_deleted(resource) {
@@ -229,22 +235,17 @@ pub(super) fn collection(
     context: &mut Context<'_>,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
-    let options = options(request)?;
-    let (labels, fields) = read::selectors(request, attributes)?;
-    let namespace = Some(attributes.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    let all: Vec<Arc<Object>> = cluster.store.list(&attributes.resource.storage, namespace, None).cloned().collect();
-    let mut deleted = Vec::new();
-    for object in all {
-        if selects(&object, &labels, &fields) {
-            let one = Attributes {
-                verb: "delete",
-                namespace: object.namespace().to_owned(),
-                name: object.name().to_owned(),
-                ..attributes.clone()
-            };
-            deleted.push(delete(cluster, context, &one, &options)?.0);
-        }
+    let options = options(request, context)?;
+    // The answer has the objects as they were.
+    let (objects, metadata) = read::find(cluster, request, attributes)?;
+    for object in &objects {
+        let one = Attributes {
+            verb: "delete",
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+            ..attributes.clone()
+        };
+        delete(cluster, context, &one, &options)?;
     }
-    let metadata = json!({"resourceVersion": cluster.store.revision().to_string()});
-    output::list(cluster, output, &attributes.resource, &deleted, metadata, context)
+    output::list(cluster, output, &attributes.resource, &objects, metadata, context)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::attributes::Attributes;
+use crate::body::MEDIA_TYPES;
 use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::output::{Output, Texts};
@@ -21,10 +22,15 @@ pub(crate) fn read(request: &Request) -> Result<Output, Halt> {
     let accept = request.header("accept").filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
     let mut entries: Vec<(f64, &str)> = accept.split(',').map(|entry| (quality(entry), entry)).collect();
     entries.sort_by(|(left, _), (right, _)| right.total_cmp(left));
-    let found = entries.into_iter().filter(|(quality, _)| *quality > 0.0).find_map(|(_, entry)| served(request, entry));
+    let included = request.parameter("includeObject").unwrap_or_default();
+    let found =
+        entries.into_iter().filter(|(quality, _)| *quality > 0.0).find_map(|(_, entry)| served(included, entry));
+    if matches!(found, Some(Output::Table(_))) && !matches!(included, "" | "None" | "Metadata" | "Object") {
+        let why = format!("includeObject: Invalid value: {included:?}: must be 'Metadata', 'Object', 'None', or empty");
+        return Err(Status::bad_request(format!("Unable to convert to Table as requested: {why}")).into());
+    }
     found.ok_or_else(|| {
-        let known = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-        let message = format!("only the following media types are accepted: {known}");
+        let message = format!("only the following media types are accepted: {}", MEDIA_TYPES.join(", "));
         Status::not_acceptable(message).into()
     })
 }
@@ -33,10 +39,11 @@ pub(crate) fn read(request: &Request) -> Result<Output, Halt> {
 pub(super) fn acceptable(request: &Request, resource: &Resource) -> Result<(), Halt> {
     let accept = request.header("accept").filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
     let mut types = accept.split(',').map(|entry| entry.split(';').next().unwrap_or_default().trim());
-    if resource.custom.is_some() || types.any(|media| media.starts_with("*/") || media.starts_with("application/")) {
+    let served = |media: &str| media == "*/*" || MEDIA_TYPES.contains(&media);
+    if resource.custom.is_some() || types.any(served) {
         return Ok(());
     }
-    let known = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    let known = MEDIA_TYPES.join(", ");
     let mut status = Status::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {known}"));
     status.details = Some(Value::Object(serde_json::Map::new()));
     Err(status.into())
@@ -48,7 +55,7 @@ fn quality(entry: &str) -> f64 {
 }
 
 /// The form that an entry of the Accept header asks for, if it is served.
-fn served(request: &Request, entry: &str) -> Option<Output> {
+fn served(included: &str, entry: &str) -> Option<Output> {
     let mut parts = entry.split(';').map(str::trim);
     if !matches!(parts.next(), Some("application/json" | "*/*" | "application/*")) {
         return None;
@@ -57,9 +64,9 @@ fn served(request: &Request, entry: &str) -> Option<Output> {
     let known = parameter("g=") == Some("meta.k8s.io") && matches!(parameter("v="), Some("v1" | "v1beta1"));
     match parameter("as=") {
         None | Some("") => Some(Output::Whole),
-        Some("Table") if known => Some(Output::Table(match request.parameter("includeObject") {
-            Some("None") => Include::None,
-            Some("Object") => Include::Object,
+        Some("Table") if known => Some(Output::Table(match included {
+            "None" => Include::None,
+            "Object" => Include::Object,
             _ => Include::Metadata,
         })),
         Some("PartialObjectMetadata" | "PartialObjectMetadataList") if known => Some(Output::Metadata),

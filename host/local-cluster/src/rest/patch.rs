@@ -10,12 +10,12 @@ use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::output::Output;
 use crate::request::{Request, Response};
-use crate::{Cluster, access, apply, body, definition, patch, strategy};
+use crate::{Cluster, access, apply, body, definition, patch};
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
-const APPLY: &str = "application/apply-patch+yaml";
+pub(super) const APPLY: &str = "application/apply-patch+yaml";
 
 pub(super) fn from_request(
     cluster: &mut Cluster,
@@ -46,12 +46,11 @@ pub(super) fn from_request(
         return apply_patch(cluster, request, attributes, context, output, old.as_ref());
     }
     let old = old.ok_or_else(|| attributes.not_found())?;
-    let shown = strategy::as_subresource(attributes, &old);
     let (sent, faults) = body::checked_patch(request)?;
     let mut object = match media_type {
-        JSON => patch::json(&shown, &sent)?,
-        MERGE => patch::merge(&shown, &sent)?,
-        _ => patch::strategic(&shown, &sent, resource.schema())?,
+        JSON => patch::json(&old, &sent)?,
+        MERGE => patch::merge(&old, &sent)?,
+        _ => patch::strategic(&old, &sent, resource.schema())?,
     };
     check_decodes(&object)?;
     let strategic = (media_type == STRATEGIC).then_some(&sent);
@@ -111,6 +110,11 @@ fn check_uid(attributes: &Attributes, object: &Value, old: &Value) -> Result<(),
     Err(Status::invalid(&resource.group, &resource.kind, &attributes.name, &[cause.clone(), cause]).into())
 }
 
+/// Whether an apply takes what others own.
+pub(super) fn force(request: &Request) -> bool {
+    request.parameter("force").is_some_and(|force| matches!(force, "true" | "1" | "t" | "T" | "TRUE" | "True"))
+}
+
 fn apply_patch(
     cluster: &mut Cluster,
     request: &Request,
@@ -121,8 +125,7 @@ fn apply_patch(
 ) -> Result<Response, Halt> {
     let resource = &attributes.resource;
     let (applied, faults) = body::applied(request)?;
-    let force =
-        request.parameter("force").is_some_and(|force| matches!(force, "true" | "1" | "t" | "T" | "TRUE" | "True"));
+    let force = force(request);
     let subresource = &attributes.subresource;
     let applier = apply::Applier { manager: &context.manager, force, subresource, now: context.now };
     let mut merged = apply::apply(resource, old, &applied, &applier)?;

@@ -14,6 +14,7 @@ use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::request::{Body, Request, Response};
+use crate::schema::cause;
 use crate::selector::{Fields, Labels};
 use crate::store::{Name, Object};
 use crate::watch::{Watch, first_bookmark, selects};
@@ -37,15 +38,16 @@ pub(super) fn get(
     context: &Context<'_>,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
+    not_from_the_future(cluster, revision(request, "resourceVersion", "get")?.unwrap_or(0))?;
     let object = cluster.store.get(&attributes.resource.storage, &attributes.namespace, &attributes.name);
     let object = object.ok_or_else(|| attributes.not_found())?;
     output::one(cluster, output, attributes, 200, object, context)
 }
 
 /// The selectors of a list, a watch or a deletion of a collection.
-pub(super) fn selectors(request: &Request, attributes: &Attributes) -> Result<(Labels, Fields), Halt> {
+fn selectors(request: &Request, attributes: &Attributes) -> Result<(Labels, Fields), Halt> {
     let labels = Labels::parse(request.parameter("labelSelector").unwrap_or_default());
-    let labels = labels.map_err(Status::bad_request)?;
+    let labels = labels.and_then(|labels| check_labels(&labels).map(|()| labels)).map_err(Status::bad_request)?;
     let fields = Fields::parse(request.parameter("fieldSelector").unwrap_or_default());
     let mut fields = fields.map_err(Status::bad_request)?;
     for (path, _, _) in &mut fields.0 {
@@ -55,15 +57,29 @@ pub(super) fn selectors(request: &Request, attributes: &Attributes) -> Result<(L
     Ok((labels, fields))
 }
 
+/// Refuses what is no key or value of a label.
+fn check_labels(labels: &Labels) -> Result<(), String> {
+    for requirement in &labels.0 {
+        let (key, values) = requirement.parts();
+        let named = std::iter::once(("<nil>".to_owned(), key, strategy::qualified(key)));
+        let values = values.iter().enumerate();
+        let values = values.map(|(at, value)| (format!("values[{at}][{key}]"), &**value, strategy::label_value(value)));
+        if let Some((place, text, wrong)) = named.chain(values).find(|(.., wrong)| !wrong.is_empty()) {
+            return Err(format!("unable to parse requirement: {place}: Invalid value: {text:?}: {}", wrong.join("; ")));
+        }
+    }
+    Ok(())
+}
+
 /// A resource version in a parameter. Empty and absent are none; `0` is any.
 fn revision(request: &Request, name: &str, verb: &str) -> Result<Option<u64>, Halt> {
     match request.parameter(name) {
         None | Some("") => Ok(None),
         Some(text) => {
             let why = format!("{name}: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
-            // A watch passes the parser's error on as it is.
+            // Only a list makes a refusal of the parser's error.
             let invalid = |_| match verb {
-                "watch" => Status::unforeseen(why),
+                "watch" | "get" => Status::unforeseen(why),
                 _ => Status::bad_request(format!("invalid resource version: {why}")),
             };
             Ok(Some(text.parse().map_err(invalid)?))
@@ -79,17 +95,27 @@ fn token(revision: u64, last: &Object) -> String {
 }
 
 fn page(token: &str) -> Result<(u64, Name), Halt> {
-    let decoded = BASE64_URL_SAFE_NO_PAD.decode(token).ok();
-    if let Some(first) = decoded.as_ref().and_then(|bytes| bytes.first()).filter(|first| **first != b'{') {
-        let why = format!("invalid character {:?} looking for beginning of value", char::from(*first));
-        return Err(Status::bad_request(format!("invalid continue token: continue key is not valid: {why}")).into());
-    }
     let read = || {
-        let value: Value = serde_json::from_slice(&decoded?).ok()?;
-        let (namespace, name) = value["start"].as_str()?.split_once('/')?;
-        Some((value["rv"].as_u64()?, (namespace.into(), name.into())))
+        let decoded = BASE64_URL_SAFE_NO_PAD.decode(token).map_err(|_| ": illegal base64 data".to_owned())?;
+        if let Some(first) = decoded.first().filter(|first| **first != b'{') {
+            return Err(format!(": invalid character {:?} looking for beginning of value", char::from(*first)));
+        }
+        let value: Value = serde_json::from_slice(&decoded).map_err(|_| ": unexpected end of JSON input".to_owned())?;
+        let (version, revision) = (value["v"].as_str().unwrap_or_default(), value["rv"].as_u64().unwrap_or(0));
+        let start = value["start"].as_str().unwrap_or_default();
+        let place = start.split_once('/').map(|(namespace, name)| (namespace.into(), name.into()));
+        match place {
+            _ if version != "meta.k8s.io/v1" => {
+                Err(format!(": server does not recognize this encoded version {version}"))
+            }
+            _ if revision == 0 => Err(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)".to_owned()),
+            _ if start.is_empty() => Err(": encoded start key empty (version meta.k8s.io/v1)".to_owned()),
+            Some(place) => Ok((revision, place)),
+            None => Err(format!(": {start}")),
+        }
     };
-    read().ok_or_else(|| Status::bad_request("continue key is not valid: illegal base64 data").into())
+    let wrong = |why| Status::bad_request(format!("invalid continue token: continue key is not valid{why}")).into();
+    read().map_err(wrong)
 }
 
 /// Refuses a version that is not there yet.
@@ -98,7 +124,7 @@ fn not_from_the_future(cluster: &Cluster, wanted: u64) -> Result<(), Halt> {
     if wanted <= current {
         return Ok(());
     }
-    let message = format!("Too large resource version: {wanted}, current: {current}");
+    let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
     let mut status = Status::bad_request(message);
     (status.code, status.reason) = (504, "Timeout");
     status.details = Some(
@@ -114,18 +140,37 @@ pub(super) fn list(
     context: &Context<'_>,
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
+    let (objects, metadata) = find(cluster, request, attributes)?;
+    output::list(cluster, output, &attributes.resource, &objects, metadata, context)
+}
+
+/// The objects that a list selects, with the list's metadata.
+pub(super) fn find(
+    cluster: &Cluster,
+    request: &Request,
+    attributes: &Attributes,
+) -> Result<(Vec<Arc<Object>>, Value), Halt> {
     let (labels, fields) = selectors(request, attributes)?;
+    number(request, "timeoutSeconds")?;
+    let limit = number(request, "limit")?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0);
+    check_options(request, false)?;
     let wanted = revision(request, "resourceVersion", "list")?;
-    let matching = request.parameter("resourceVersionMatch").filter(|text| !text.is_empty());
-    check_match(request, wanted, matching)?;
     not_from_the_future(cluster, wanted.unwrap_or(0))?;
-    let exact = matching == Some("Exact");
+    let page_token = request.parameter("continue").filter(|text| !text.is_empty());
+    if page_token.is_some() && wanted.is_some_and(|wanted| wanted > 0) {
+        let message = "specifying resource version is not allowed when using continue";
+        return Err(Status::bad_request(message).into());
+    }
+    let matching = request.parameter("resourceVersionMatch").unwrap_or_default();
+    // The first page of a list at a version is of that version, unless the client takes a later one.
+    let exact = matching == "Exact" || matching.is_empty() && limit > 0 && wanted.is_some_and(|wanted| wanted > 0);
+    // What is there at any version comes from a cache, whole.
+    let limit = if wanted == Some(0) { 0 } else { limit };
     if exact && wanted.is_some_and(|wanted| wanted != cluster.store.revision() && wanted <= cluster.store.compacted()) {
         let message = "The provided resource version is too old to be listed. Start a new list.";
         return Err(Status::expired(message).into());
     }
-    let limit = number(request, "limit")?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0);
-    let (revision, from) = match request.parameter("continue").filter(|text| !text.is_empty()) {
+    let (revision, from) = match page_token {
         Some(token) => page(token).map(|(revision, name)| (revision, Some(name)))?,
         None if exact => (wanted.unwrap_or(0), None),
         None => (cluster.store.revision(), None),
@@ -137,24 +182,21 @@ pub(super) fn list(
     }
     let namespace = Some(attributes.namespace.as_str()).filter(|namespace| !namespace.is_empty());
     let all = at_revision(cluster, attributes, namespace, from.as_ref(), revision);
-    let mut found = all.into_iter().filter(|object| selects(object, &labels, &fields));
+    let mut rest = all.into_iter();
+    let mut found = rest.by_ref().filter(|object| selects(object, &labels, &fields));
     let objects: Vec<Arc<Object>> =
         if limit == 0 { found.by_ref().collect() } else { found.by_ref().take(limit).collect() };
     let mut metadata = json!({"resourceVersion": revision.to_string()});
-    let rest = found.count();
+    // What is behind the page counts, selected or not; one name is looked for alone.
+    let one = fields.0.iter().any(|(path, equal, _)| *equal && **path == *"metadata.name");
+    let rest = if one { 0 } else { rest.count() };
     if let (true, Some(last)) = (rest > 0, objects.last()) {
         metadata["continue"] = token(revision, last).into();
         if labels.0.is_empty() && fields.0.is_empty() {
             metadata["remainingItemCount"] = rest.into();
         }
     }
-    output::list(cluster, output, &attributes.resource, &objects, metadata, context)
-}
-
-/// Refuses a combination of options.
-fn refused(reason: &'static str, message: String) -> Halt {
-    let cause = Cause { reason, message, field: "resourceVersionMatch".to_owned() };
-    Status::invalid("meta.k8s.io", "ListOptions", "", &[cause]).into()
+    Ok((objects, metadata))
 }
 
 /// A number in a parameter.
@@ -164,23 +206,55 @@ fn number(request: &Request, name: &str) -> Result<Option<i64>, Halt> {
     Ok(text.map(|text| text.parse().map_err(|_| wrong(text))).transpose()?)
 }
 
-fn check_match(request: &Request, wanted: Option<u64>, matching: Option<&str>) -> Result<(), Halt> {
-    let message = match (matching, wanted) {
-        (Some("Exact" | "NotOlderThan"), None) => {
-            "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        }
-        (Some("Exact"), Some(0)) => "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        (Some(_), _) if request.parameter("continue").is_some_and(|token| !token.is_empty()) => {
-            "resourceVersionMatch is forbidden when continue is provided"
-        }
-        (Some("Exact" | "NotOlderThan") | None, _) => return Ok(()),
-        (Some(other), _) => {
-            let known = r#""Exact", "NotOlderThan", """#;
-            let message = format!("Unsupported value: {other:?}: supported values: {known}");
-            return Err(refused("FieldValueNotSupported", message));
-        }
-    };
-    Err(refused("FieldValueForbidden", format!("Forbidden: {message}")))
+/// Whether a client sent an option that is a truth; anything but `false` and `0` is.
+fn truth(request: &Request, name: &str) -> Option<bool> {
+    request.parameter(name).map(|text| text != "0" && !text.eq_ignore_ascii_case("false"))
+}
+
+/// Refuses combinations of the options of a list or a watch.
+fn check_options(request: &Request, watches: bool) -> Result<(), Halt> {
+    let text = |name: &str| request.parameter(name).unwrap_or_default();
+    let (matching, has_version) = (text("resourceVersionMatch"), !text("resourceVersion").is_empty());
+    let sends_initial = request.parameter("sendInitialEvents").is_some();
+    let fits = matching == "NotOlderThan" || !watches && matching == "Exact";
+    let version_match = "resourceVersionMatch";
+    let rules = [
+        (
+            watches && sends_initial && matching != "NotOlderThan",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ),
+        (
+            watches && !sends_initial && !matching.is_empty(),
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ),
+        (
+            !watches && !matching.is_empty() && !has_version,
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
+        (
+            !watches && !matching.is_empty() && !text("continue").is_empty(),
+            "resourceVersionMatch is forbidden when continue is provided",
+        ),
+    ];
+    let forbidden = |field: &str, why: &str| cause::forbidden(field, why);
+    let mut causes: Vec<Cause> =
+        rules.iter().filter(|(broken, _)| *broken).map(|(_, why)| forbidden(version_match, why)).collect();
+    if !matching.is_empty() && !fits {
+        let known: &[&str] = if watches { &["NotOlderThan"] } else { &["Exact", "NotOlderThan", ""] };
+        causes.push(cause::not_supported(version_match, &matching.into(), known.iter().copied()));
+    }
+    // A watch from any version is one with initial events.
+    let is_implied = !sends_initial && matches!(text("resourceVersion"), "" | "0");
+    if watches && (!matching.is_empty() || is_implied) && !text("continue").is_empty() {
+        causes.push(forbidden(version_match, "resourceVersionMatch is forbidden when continue is provided"));
+    }
+    if !watches && matching == "Exact" && text("resourceVersion") == "0" {
+        causes.push(forbidden(version_match, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+    }
+    if !watches && sends_initial {
+        causes.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", "ListOptions", "", &causes).into()) }
 }
 
 /// The objects as they were at a version that the log still reaches.
@@ -220,14 +294,15 @@ pub(super) fn watch(
 ) -> Result<Response, Halt> {
     let output = output::read(request)?;
     let (labels, fields) = selectors(request, attributes)?;
-    let truth = |name: &str| request.parameter(name).is_some_and(|value| value == "true" || value == "1");
+    let seconds = number(request, "timeoutSeconds")?.filter(|seconds| *seconds > 0);
+    check_options(request, true)?;
     let wanted = revision(request, "resourceVersion", "watch")?;
-    let sends_initial = check_initial(request)?;
+    let sends_initial = truth(request, "sendInitialEvents");
+    let bookmarks = truth(request, "allowWatchBookmarks") == Some(true);
     // A watch may begin with a change that is still to come; what is there at a version must have been there.
     if sends_initial == Some(true) {
         not_from_the_future(cluster, wanted.unwrap_or(0))?;
     }
-    let seconds = number(request, "timeoutSeconds")?.filter(|seconds| *seconds > 0);
     let lasts = seconds.map_or(WATCH_LASTS, SignedDuration::from_secs);
     let mut watch = Watch {
         resource: attributes.resource.clone(),
@@ -235,9 +310,9 @@ pub(super) fn watch(
         labels,
         fields,
         output,
-        bookmarks: truth("allowWatchBookmarks"),
+        bookmarks,
         initial: VecDeque::new(),
-        marks_end: sends_initial == Some(true) && truth("allowWatchBookmarks"),
+        marks_end: sends_initial == Some(true) && bookmarks,
         position: cluster.store.revision(),
         ends_at: now + lasts,
         next_bookmark: first_bookmark(now),
@@ -254,16 +329,4 @@ pub(super) fn watch(
         _ => {}
     }
     Ok(Response { body: Body::Watch(Box::new(watch)), ..Response::json(200, Value::Null) })
-}
-
-fn check_initial(request: &Request) -> Result<Option<bool>, Halt> {
-    let sends = request.parameter("sendInitialEvents").filter(|text| !text.is_empty()).map(|text| text == "true");
-    let matching = request.parameter("resourceVersionMatch").filter(|text| !text.is_empty());
-    let message = match (sends, matching) {
-        (None, None) => return Ok(None),
-        (None, Some(_)) => "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        (Some(_), Some("NotOlderThan")) => return Ok(sends),
-        (Some(_), _) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-    };
-    Err(refused("FieldValueForbidden", format!("Forbidden: {message}")))
 }

@@ -52,6 +52,11 @@ pub(crate) fn invalid(field: impl Display, value: &Value, detail: &str) -> Cause
     cause("FieldValueInvalid", "Invalid value", field, &shown(value), detail)
 }
 
+/// An invalid value that is written already.
+pub(crate) fn invalid_written(field: impl Display, written: &str, detail: &str) -> Cause {
+    cause("FieldValueInvalid", "Invalid value", field, written, detail)
+}
+
 /// An invalid value that is too large to be shown.
 pub(crate) fn invalid_omitted(field: impl Display, detail: &str) -> Cause {
     cause("FieldValueInvalid", "Invalid value", field, "", detail)

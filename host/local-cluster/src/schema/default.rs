@@ -75,7 +75,7 @@ fn as_encoded(place: Place<'_>, fields: &mut Map<String, Value>) {
     if fields.iter().any(|(name, value)| is_left_out(name, value)) {
         fields.retain(|name, value| !is_left_out(name, value));
     }
-    for name in place.null_lists() {
+    for name in place.nulls() {
         if fields.get(name).is_none_or(|list| list.as_array().is_some_and(Vec::is_empty)) {
             fields.insert(name.to_owned(), Value::Null);
         }

@@ -155,20 +155,29 @@ impl Schema {
     }
 }
 
-/// Lists that Go writes as null when they are empty although they need not be there: by type and field.
-const NULL_LISTS: &[(&str, &str)] = &[
-    ("v1.EndpointSlice", "endpoints"),
-    ("v1.EndpointSlice", "ports"),
-    ("v1.Role", "rules"),
-    ("v1.ClusterRole", "rules"),
-    ("v2.HorizontalPodAutoscalerStatus", "currentMetrics"),
+/// Lists and times that Go writes as null when they are empty although they need not be there: by type.
+const NULLS: &[(&str, &[&str])] = &[
+    ("v1.EndpointSlice", &["endpoints", "ports"]),
+    ("v1.Role", &["rules"]),
+    ("v1.ClusterRole", &["rules"]),
+    ("v2.HorizontalPodAutoscalerStatus", &["currentMetrics"]),
+    ("v1.PodCondition", &["lastProbeTime", "lastTransitionTime"]),
+    ("v1.JobCondition", &["lastProbeTime", "lastTransitionTime"]),
+    ("v1.PersistentVolumeClaimCondition", &["lastProbeTime", "lastTransitionTime"]),
+    ("v1.NodeCondition", &["lastHeartbeatTime", "lastTransitionTime"]),
+    ("v1.DeploymentCondition", &["lastTransitionTime", "lastUpdateTime"]),
+    ("v1.ReplicaSetCondition", &["lastTransitionTime"]),
+    ("v1.StatefulSetCondition", &["lastTransitionTime"]),
+    ("v1.DaemonSetCondition", &["lastTransitionTime"]),
+    ("v1.ReplicationControllerCondition", &["lastTransitionTime"]),
+    ("v2.HorizontalPodAutoscalerCondition", &["lastTransitionTime"]),
 ];
 
 impl<'a> Place<'a> {
-    /// The lists of a struct that Go writes as null when they are empty.
-    pub(crate) fn null_lists(self) -> impl Iterator<Item = &'static str> {
+    /// The lists and times of a struct that Go writes as null when they are empty.
+    pub(crate) fn nulls(self) -> impl Iterator<Item = &'static str> {
         let go_type = self.node.go_type.as_deref().unwrap_or_default();
-        NULL_LISTS.iter().filter(move |(of, _)| *of == go_type).map(|(_, name)| *name)
+        NULLS.iter().filter(move |(of, _)| *of == go_type).flat_map(|(_, names)| names.iter().copied())
     }
 
     pub(super) fn at(self, id: NodeId) -> Self {

@@ -7,7 +7,7 @@ use super::cause;
 use super::node::{Place, Schema, Type, same_item};
 use super::path::Path;
 use super::rule::Rule;
-use crate::cel::{Bound, as_key};
+use crate::cel::{self, Bound, as_key};
 use crate::halt::Cause;
 
 /// How long a message that an expression makes may be; a longer one is not used.
@@ -95,6 +95,13 @@ fn as_seen(place: Place<'_>, value: &Value, root: bool) -> Value {
             Some(below) => items.iter().map(|item| as_seen(below, item, false)).collect(),
             None => value.clone(),
         },
+        Value::String(text) if place.node.kind == Type::String => match &*place.node.format {
+            "date-time" => cel::typed("timestamp", text),
+            "date" => cel::typed("timestamp", &format!("{text}T00:00:00Z")),
+            "duration" => cel::typed("duration", text),
+            "byte" => cel::typed("bytes", text),
+            _ => value.clone(),
+        },
         // A whole number is a double where the schema says number.
         Value::Number(number) if place.node.kind == Type::Number => json!(number.as_f64()),
         other => other.clone(),
@@ -162,7 +169,8 @@ fn failed(rule: &Rule, value: &Value, bound: &[(&str, Bound<'_>)], path: &Path<'
         None if rule.message.is_empty() => format!("failed rule: {}", rule.rule),
         None => rule.message.clone(),
     };
-    let field = match rule.field_path.as_str() {
+    let place = rule.field_path.replace("['", "[").replace("']", "]");
+    let field = match place.as_str() {
         "" => path.to_string(),
         below if path.is_root() => below.trim_start_matches('.').to_owned(),
         below => format!("{path}.{}", below.trim_start_matches('.')),

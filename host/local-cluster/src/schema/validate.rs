@@ -197,8 +197,9 @@ fn wrong_type(place: Place<'_>, value: &Value, path: &Path<'_>) -> Option<Cause>
     if fits || value.is_string() && node.kind == Type::String {
         return None;
     }
-    let is = json_type(value);
-    let detail = format!("{path} in body must be of type {}: {is:?}", type_name(node.kind));
+    let fraction = node.kind == Type::Integer && value.is_number() && !node.format.is_empty();
+    let (is, wanted) = if fraction { ("float64", &*node.format) } else { (json_type(value), type_name(node.kind)) };
+    let detail = format!("{path} in body must be of type {wanted}: {is:?}");
     Some(cause::type_invalid(path, &is.into(), &detail))
 }
 

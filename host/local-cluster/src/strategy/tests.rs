@@ -366,7 +366,7 @@ fn what_is_wrong_with_new_services_and_data_is_said_in_the_api_servers_words() {
         (
             MAPS,
             json!({"metadata": {"name": "a"}, "data": {"a": "x".repeat(1024 * 1024 + 1)}}),
-            ": Too long: may not be more than 1048576 bytes",
+            "[]: Too long: may not be more than 1048576 bytes",
         ),
         (
             MAPS,

@@ -127,15 +127,21 @@ const FIXED: &[(&str, &str, FixedFields)] = &[
     ("node.k8s.io", "RuntimeClass", &[("handler", IMMUTABLE)]),
 ];
 
-/// Numbers of a status that are not greater than its `replicas`.
-const COUNTED: &[&str] =
-    &["updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "currentReplicas", "availableReplicas"];
+/// Numbers of a kind's status that are not greater than its `replicas`.
+fn counted(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "StatefulSet" => &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
+        "Deployment" => &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        _ => &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    }
+}
 
 /// Finds what is wrong with a new object.
 pub(super) fn create(resource: &Resource, value: &Value, causes: &mut Causes) {
     let kind = (&*resource.group, &*resource.kind);
     content(kind, value, causes);
     match kind {
+        ("", "Namespace") => core::namespace_finalizers(value, false, causes),
         ("", "Pod") if !is_empty(&value["spec"]["ephemeralContainers"]) => {
             causes.forbidden(&Path::Field(&Path::Root, "spec.ephemeralContainers"), "cannot be set on create");
         }
@@ -164,6 +170,15 @@ pub(super) fn update(resource: &Resource, subresource: &str, new: &Value, old: &
             pod::check_ephemeral(new, old, causes);
         }
         ("status", ("apps", _) | ("", "ReplicationController")) => counts(kind, &new["status"], causes),
+        ("finalize", ("", "Namespace")) => core::namespace_finalizers(new, true, causes),
+        ("status", ("", "Namespace")) => core::namespace_phase(new, causes),
+        ("status", ("", "Service")) => {
+            let address = !is_empty(&new["status"]["loadBalancer"]["ingress"]);
+            if address && new["spec"]["type"] != "LoadBalancer" {
+                let path = Path::Field(&Path::Root, "status.loadBalancer.ingress");
+                causes.forbidden(&path, "may only be used when `spec.type` is 'LoadBalancer'");
+            }
+        }
         ("status", ("", "Pod")) if new["status"]["qosClass"] != old["status"]["qosClass"] => {
             let path = Path::Field(&Path::Root, "status.qosClass");
             causes.invalid(&path, &new["status"]["qosClass"], "field is immutable");
@@ -219,12 +234,14 @@ fn counts((_, kind): (&str, &str), status: &Value, causes: &mut Causes) {
     }
     let path = Path::Field(&Path::Root, "status");
     let number = |name: &str| status[name].as_i64().unwrap_or(0);
-    for name in COUNTED.iter().chain(&["replicas", "observedGeneration", "unavailableReplicas", "collisionCount"]) {
+    for name in counted(kind).iter().chain(&["replicas", "observedGeneration", "unavailableReplicas", "collisionCount"])
+    {
         check(status, &path, &[(name, Check::AtLeast(0))], causes);
     }
-    for name in COUNTED {
+    for name in counted(kind) {
         if number(name) > number("replicas") {
-            causes.invalid(&Path::Field(&path, name), &status[*name], "cannot be greater than status.replicas");
+            let words = "cannot be greater than status.replicas";
+            causes.invalid(&Path::Field(&path, name), &number(name).into(), words);
         }
     }
     if number("availableReplicas") > number("readyReplicas") {

@@ -22,13 +22,13 @@ pub(super) fn create(
     if !attributes.name.is_empty() && name != attributes.name {
         return Err(Status::bad_request("name in URL does not match name in Binding object").into());
     }
-    check_target(&binding["target"], &name)?;
+    check_target(&binding["target"])?;
     admit(cluster, context, attributes, &mut binding)?;
     bind(cluster, context, &attributes.namespace, &name, &binding)?;
     Ok(success())
 }
 
-fn check_target(target: &Value, name: &str) -> Result<(), Halt> {
+fn check_target(target: &Value) -> Result<(), Halt> {
     let mut causes = Vec::new();
     let mut wrong = |reason, field: &str, message: String| {
         causes.push(Cause { reason, message, field: field.to_owned() });
@@ -40,7 +40,13 @@ fn check_target(target: &Value, name: &str) -> Result<(), Halt> {
     if target["name"].as_str().unwrap_or_default().is_empty() {
         wrong("FieldValueRequired", "target.name", "Required value".to_owned());
     }
-    if causes.is_empty() { Ok(()) } else { Err(Status::invalid("", "Binding", name, &causes).into()) }
+    // Here the API server does not say that it is a refusal.
+    let words: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+    match words.as_slice() {
+        [] => Ok(()),
+        [one] => Err(Status::unforeseen(one.as_str()).into()),
+        all => Err(Status::unforeseen(format!("[{}]", all.join(", "))).into()),
+    }
 }
 
 /// Assigns a Pod to the binding's node, unless it has one.

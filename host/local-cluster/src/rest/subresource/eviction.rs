@@ -13,7 +13,7 @@ use crate::deletion::{DeleteOptions, Propagation};
 use crate::halt::{Halt, Status};
 use crate::request::{Request, Response};
 use crate::resource::Storage;
-use crate::rest::delete;
+use crate::rest::{Update, delete, update};
 use crate::selector::Labels;
 use crate::store::Object;
 use crate::{Cluster, time};
@@ -49,10 +49,7 @@ pub(super) fn create(
             _ => {
                 let message =
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-                let status = json!({
-                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "code": 500,
-                });
-                return Ok(Response::json(201, status));
+                return Err(Status::unforeseen(message).into());
             }
         }
     }
@@ -63,7 +60,11 @@ pub(super) fn create(
             "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
         });
         condition::set(&mut marked["status"], condition, context.now);
-        check_preconditions(&pod, &options)?;
+        // A budget that was asked stays asked.
+        match check_preconditions(&pod, &options) {
+            Err(Halt::Status(status)) => return Ok(Response::json(status.code, status.to_json())),
+            other => other?,
+        }
         cluster.store.put(&storage, marked);
     }
     let deletion = Attributes { verb: "delete", subresource: String::new(), ..attributes.clone() };
@@ -163,8 +164,12 @@ fn decrement(cluster: &mut Cluster, context: &Context<'_>, pod: &Object, budget:
         changed["status"]["disruptedPods"] = json!({});
     }
     changed["status"]["disruptedPods"][pod.name()] = time::seconds(context.now).into();
-    cluster.store.put(&budget_storage(), changed);
-    Ok(())
+    let Some(resource) = cluster.kind("policy", "v1", "PodDisruptionBudget").cloned() else { return Ok(()) };
+    let mut attributes = Attributes::of("update", &resource, budget.namespace(), name);
+    "status".clone_into(&mut attributes.subresource);
+    let system = Context::system("system:apiserver", context.answers, context.now);
+    let system = Context { manager: "kube-apiserver".to_owned(), dry_run: context.dry_run, ..system };
+    update(cluster, &system, &attributes, changed, Update::Whole).map(drop)
 }
 
 /// Why a budget allows no disruption.

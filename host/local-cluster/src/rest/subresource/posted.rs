@@ -7,6 +7,7 @@ use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::request::{Request, Response};
+use crate::resource::group_version;
 use crate::{Cluster, admission, body};
 
 /// The document of a request for this kind; its kind may be left out.
@@ -15,14 +16,14 @@ pub(super) fn document(request: &Request, api_version: &str, kind: &str) -> Resu
     let Some(fields) = object.as_object_mut() else {
         return Err(Status::bad_request("the object provided is unrecognized (must be of type Object)").into());
     };
-    for (key, wanted) in [("apiVersion", api_version), ("kind", kind)] {
-        let said = fields.get(key).and_then(Value::as_str).unwrap_or_default();
-        if !said.is_empty() && said != wanted {
-            let message = format!("the {key} of the object ({said}) does not match the expected one ({wanted})");
-            return Err(Status::bad_request(message).into());
-        }
-        fields.insert(key.to_owned(), wanted.into());
-    }
+    let said = |key: &str, wanted: &str| {
+        let said = fields.get(key).and_then(Value::as_str).filter(|said| !said.is_empty());
+        said.unwrap_or(wanted).to_owned()
+    };
+    let group = group_version(api_version).0;
+    body::check_convertible(&said("kind", kind), &said("apiVersion", api_version), group, kind)?;
+    fields.insert("apiVersion".to_owned(), api_version.into());
+    fields.insert("kind".to_owned(), kind.into());
     if !fields.get("metadata").is_some_and(Value::is_object) {
         fields.insert("metadata".to_owned(), json!({}));
     }

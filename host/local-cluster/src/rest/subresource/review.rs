@@ -9,6 +9,7 @@ use crate::access::{self, AUDIENCE, Action};
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
+use crate::managed_fields::{self, Operation};
 use crate::request::{Request, Response};
 use crate::time;
 use crate::user::User;
@@ -22,6 +23,10 @@ pub(super) fn create(
 ) -> Result<Response, Halt> {
     let resource = &attributes.resource;
     let mut review = document(request, &resource.api_version(), &resource.kind)?;
+    if !matches!(plural, "selfsubjectrulesreviews" | "selfsubjectreviews") {
+        let (manager, now) = (&context.manager, context.now);
+        managed_fields::update(resource, None, &mut review, manager, Operation::Update, "", now);
+    }
     match plural {
         "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews" => {
             check_access(attributes, &review)?;
@@ -82,9 +87,12 @@ fn check_access(attributes: &Attributes, review: &Value) -> Result<(), Halt> {
         causes.push(Cause { reason: "FieldValueInvalid", message, field: field.to_owned() });
     };
     let (on_resource, on_path) = (spec["resourceAttributes"].is_object(), spec["nonResourceAttributes"].is_object());
+    // As Go's internal type is written.
+    let text = |key: &str| spec["nonResourceAttributes"][key].as_str().unwrap_or_default();
+    let on_path_in_go = json!({"Path": text("path"), "Verb": text("verb")});
     if on_resource && on_path {
         let message = "cannot be specified in combination with resourceAttributes";
-        wrong("spec.nonResourceAttributes", &spec["nonResourceAttributes"], message);
+        wrong("spec.nonResourceAttributes", &on_path_in_go, message);
     }
     if !on_resource && !on_path {
         let message = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -100,12 +108,12 @@ fn check_access(attributes: &Attributes, review: &Value) -> Result<(), Halt> {
         wrong("spec.resourceAttributes.namespace", &json!(found), "must match metadata.namespace");
     }
     if local && on_path {
-        wrong("spec.nonResourceAttributes", &spec["nonResourceAttributes"], "disallowed on this kind of request");
+        wrong("spec.nonResourceAttributes", &on_path_in_go, "disallowed on this kind of request");
     }
     if causes.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&attributes.resource.group, &attributes.resource.kind, "", &causes).into())
+    Err(Status::invalid(&attributes.resource.group, "", "", &causes).into())
 }
 
 fn subject(spec: &Value) -> User {
@@ -172,6 +180,6 @@ fn token_status(cluster: &Cluster, context: &Context<'_>, spec: &Value) -> Value
     let token = spec["token"].as_str().unwrap_or_default();
     match access::user_of(cluster, token, context.now) {
         Some(user) => json!({"authenticated": true, "user": user_info(&user), "audiences": [AUDIENCE]}),
-        None => json!({"user": {}, "error": "[invalid bearer token, service account token is not valid]"}),
+        None => json!({"user": {}, "error": "invalid bearer token"}),
     }
 }

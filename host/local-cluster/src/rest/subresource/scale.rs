@@ -1,15 +1,16 @@
 //! The scale subresource of Deployments and their like, and of custom resources that have one. Input: a request for it.
 //! Output: a Scale. It must not know what scaling starts.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::posted::document;
 use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Cause, Halt, Status};
 use crate::request::{Request, Response};
+use crate::rest::patch::{APPLY, force};
 use crate::rest::{Update, update};
-use crate::{Cluster, body, definition, patch, scale};
+use crate::{Cluster, apply, body, definition, patch, scale};
 
 pub(super) fn answer(
     cluster: &mut Cluster,
@@ -18,44 +19,67 @@ pub(super) fn answer(
     context: &Context<'_>,
 ) -> Result<Response, Halt> {
     let resource = &attributes.resource;
+    let sent = if attributes.verb == "update" { Some(document(request, "autoscaling/v1", "Scale")?) } else { None };
     let stored = cluster.store.get(&resource.storage, &attributes.namespace, &attributes.name).cloned();
     let stored = stored.ok_or_else(|| attributes.not_found())?;
     let mut object = definition::at_version(cluster, resource, &stored.value, context.answers)?.into_owned();
     let old = scale::of(resource, &object);
-    let new = match attributes.verb {
-        "get" => return Ok(Response::json(200, old)),
-        "patch" => patched(request, &old)?,
-        _ => document(request, "autoscaling/v1", "Scale")?,
+    if attributes.verb == "get" {
+        return Ok(Response::json(200, old));
+    }
+    let (object, how) = match sent {
+        None if body::media_type(request) == APPLY => {
+            (applied(request, attributes, context, &object)?, Update::Applied)
+        }
+        sent => {
+            let new = sent.map_or_else(|| patched(request, &old), Ok)?;
+            set(attributes, &mut object, &new)?;
+            (object, Update::Whole)
+        }
     };
-    if !new.is_object() {
-        return Err(Status::bad_request("the object provided is unrecognized (must be of type Object)").into());
-    }
-    let replicas = replicas(&new, &attributes.name)?;
-    let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
-    if !uid.is_empty() && new["metadata"]["uid"] != old["metadata"]["uid"] {
-        let found = old["metadata"]["uid"].as_str().unwrap_or_default();
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
-        let plural = format!("{}/scale", resource.plural);
-        return Err(Status::conflict(&resource.group, &plural, &attributes.name, &why).into());
-    }
-    scale::set_replicas(resource, &mut object, replicas);
-    if let Some(revision) = new["metadata"]["resourceVersion"].as_str().filter(|revision| !revision.is_empty()) {
-        object["metadata"]["resourceVersion"] = revision.into();
-    }
-    let stored = update(cluster, context, attributes, object, Update::Whole)?;
+    let stored = update(cluster, context, attributes, object, how)?;
     let object = definition::at_version(cluster, resource, &stored.value, context.answers)?;
     Ok(Response::json(200, scale::of(resource, &object)))
 }
 
+/// Gives an object the replicas of a Scale, whose UID and version are preconditions.
+fn set(attributes: &Attributes, object: &mut Value, scale: &Value) -> Result<(), Halt> {
+    let text = |key: &str| scale["metadata"][key].as_str().unwrap_or_default();
+    if text("name") != attributes.name {
+        let (name, wanted) = (text("name"), &attributes.name);
+        let message = format!("the name of the object ({name}) does not match the name on the URL ({wanted})");
+        return Err(Status::bad_request(message).into());
+    }
+    scale::set_replicas(&attributes.resource, object, replicas(scale, &attributes.name)?);
+    for key in ["uid", "resourceVersion"] {
+        if !text(key).is_empty() {
+            object["metadata"][key] = text(key).into();
+        }
+    }
+    Ok(())
+}
+
+/// An applied Scale is an object with nothing but its replicas.
+fn applied(request: &Request, attributes: &Attributes, context: &Context<'_>, object: &Value) -> Result<Value, Halt> {
+    body::check_options(request, Some(true))?;
+    let (resource, (scale, _)) = (&attributes.resource, body::applied(request)?);
+    let name = json!({"name": attributes.name});
+    let mut wanted = json!({"apiVersion": resource.api_version(), "kind": &*resource.kind, "metadata": name});
+    if scale["spec"].get("replicas").is_some() {
+        scale::set_replicas(resource, &mut wanted, replicas(&scale, &attributes.name)?);
+    }
+    let (manager, subresource) = (context.manager.as_str(), attributes.subresource.as_str());
+    let applier = apply::Applier { manager, force: force(request), subresource, now: context.now };
+    apply::apply(resource, Some(object), &wanted, &applier)
+}
+
 fn patched(request: &Request, old: &Value) -> Result<Value, Halt> {
-    let media_type = request.header("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    match media_type {
+    match body::media_type(request) {
         "application/json-patch+json" => patch::json(old, &body::patch(request)?),
         // A Scale has no lists: all merges are the same.
         "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
             patch::merge(old, &body::patch(request)?)
         }
-        "application/apply-patch+yaml" => patch::merge(old, &body::yaml(request)?),
         _ => {
             let message = "the body of the request was in an unknown format - accepted media types include: \
                            application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";

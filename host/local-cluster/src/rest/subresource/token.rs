@@ -27,7 +27,7 @@ pub(super) fn create(
 ) -> Result<Response, Halt> {
     let mut asked = document(request, "authentication.k8s.io/v1", "TokenRequest")?;
     let (namespace, name) = (&attributes.namespace, &attributes.name);
-    let wrong = |field: &str, value: &Value, message: &str| {
+    let wrong = |name: &str, field: &str, value: &Value, message: &str| {
         let message = format!("Invalid value: {value}: {message}");
         let cause = Cause { reason: "FieldValueInvalid", message, field: field.to_owned() };
         Err(Halt::from(Status::invalid(GROUP, "TokenRequest", name, &[cause])))
@@ -36,7 +36,7 @@ pub(super) fn create(
         let said = &asked["metadata"][key];
         if said.as_str().is_some_and(|said| !said.is_empty() && said != own) {
             let message = format!("must match the service account {key} if specified");
-            return wrong(&format!("metadata.{key}"), said, &message);
+            return wrong(name, &format!("metadata.{key}"), said, &message);
         }
     }
     let account = cluster.store.get(&attributes.resource.storage, namespace, name).cloned();
@@ -62,7 +62,7 @@ pub(super) fn create(
     if !(MIN_SECONDS..=MAX_SECONDS).contains(&lasts_seconds) {
         let limit = if lasts_seconds < MIN_SECONDS { "less than 10 minutes" } else { "larger than 2^32 seconds" };
         let message = format!("may not specify a duration {limit}");
-        return wrong("spec.expirationSeconds", &lasts_seconds.into(), &message);
+        return wrong("", "spec.expirationSeconds", &lasts_seconds.into(), &message);
     }
     admit(cluster, context, attributes, &mut asked)?;
     let bound = bound(cluster, attributes, &asked["spec"]["boundObjectRef"])?;

@@ -61,7 +61,33 @@ fn config_map(value: &Value, root: &Path<'_>, causes: &mut Causes) {
         }
     }
     if size > MAX_DATA {
-        causes.too_long(root, MAX_DATA);
+        // Its field is a path without a name.
+        causes.too_long(&Path::Key(root, ""), MAX_DATA);
+    }
+}
+
+/// What a namespace waits for has a domain, or is Kubernetes' own. At an update the API server says which one is wrong.
+pub(super) fn namespace_finalizers(value: &Value, indexed: bool, causes: &mut Causes) {
+    let path = Path::Field(&Path::Root, "spec.finalizers");
+    for (at, finalizer) in value["spec"]["finalizers"].as_array().into_iter().flatten().enumerate() {
+        let name = text(finalizer);
+        let place = Path::Index(&path, at);
+        let place = if indexed { &place } else { &path };
+        causes.invalid_text(place, name, format::qualified(name));
+        if !name.contains('/') && name != "kubernetes" {
+            causes.invalid(place, finalizer, "name is neither a standard finalizer name nor is it fully qualified");
+        }
+    }
+}
+
+/// A namespace's phase says whether it is being deleted.
+pub(super) fn namespace_phase(value: &Value, causes: &mut Causes) {
+    let phase = Some(text(&value["status"]["phase"])).filter(|phase| !phase.is_empty()).unwrap_or("Active");
+    let ends = !value["metadata"]["deletionTimestamp"].is_null();
+    let (wanted, not) = if ends { ("Terminating", "not ") } else { ("Active", "") };
+    if phase != wanted {
+        let words = format!("may only be '{wanted}' if `deletionTimestamp` is {not}empty");
+        causes.invalid(&Path::Field(&Path::Root, "status.Phase"), &phase.into(), &words);
     }
 }
 
