@@ -394,9 +394,10 @@ pub use values::{GoDuration, IntOrString, LabelSelector, Operator, Quantity, Req
 /// What nearly every plugin imports.
 pub mod prelude {
     pub use crate::{
-        Action, Apply, Child, Condition, Context, CustomResource, Delete, Event, Failure, Generated, Json, Object,
-        ObjectKey, ObjectMeta, Outcome, Patch, PodTemplate, Projection, Query, RawJson, Resource, Review, Status,
-        Timestamp, Value, Verdict, Violation, child_name, controller, json, plugin, reconciler,
+        Action, Apply, Child, Condition, Conditions, Context, CustomResource, Delete, Event, Failure, Generated, Json,
+        LabelSelector, Object, ObjectKey, ObjectMeta, Outcome, Patch, PodTemplate, Projection, Query, RawJson,
+        Resource, Review, Status, Timestamp, Value, Verdict, Violation, child_name, controller, json, plugin,
+        reconciler, stable_hash,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -8,7 +8,7 @@ use mortise_core::limits::MAX_COMPONENT_BYTES;
 use mortise_core::manifest::Manifest;
 use mortise_core::refusal::Refusal;
 use mortise_runtime::loader::Loader;
-use mortise_wasm::engine::Pooling;
+use mortise_wasm::engine::{EngineOptions, Pooling};
 use mortise_wasm::scan::{Scan, prescan};
 
 /// Magic numbers of compressed files, and the command that unpacks each. A ConfigMap may hold a component in these
@@ -51,7 +51,10 @@ pub fn load(path: &Path, cache_dir: Option<PathBuf>) -> anyhow::Result<Component
     let bytes = read(path)?;
     let refused = |refusal| refused(refusal, path);
     // The same allocation strategy as the host's: pooling refuses components that on-demand allocation accepts.
-    let loader = Loader::new(&crate::cache::folder(cache_dir)?, Pooling::ProbeForOne)?;
+    let loader = Loader::new(
+        &crate::cache::folder(cache_dir)?,
+        EngineOptions { pooling: Pooling::ProbeForOne, ..EngineOptions::default() },
+    )?;
     let scan = prescan(&bytes).map_err(refused)?;
     let loaded = loader.load(&scan.digest, || Ok::<_, Refusal>(&bytes)).map_err(refused)?;
     let text = loaded.compiled.manifest.to_string();

@@ -14,7 +14,7 @@ use mortise_runtime::loader::Loader;
 use mortise_stories::Guest;
 use mortise_stories::report::{Case, junit};
 use mortise_stories::script::{Script, check};
-use mortise_wasm::engine::Pooling;
+use mortise_wasm::engine::{EngineOptions, Pooling};
 
 use self::guest::Component;
 use crate::component::{read, refused};
@@ -71,7 +71,10 @@ pub fn run(args: &TestArgs) -> ExitCode {
 
 /// Whether every story holds.
 fn all(args: &TestArgs) -> anyhow::Result<bool> {
-    let loader = Loader::new(&crate::cache::folder(args.cache_dir.clone())?, Pooling::ProbeForOne)?;
+    let loader = Loader::new(
+        &crate::cache::folder(args.cache_dir.clone())?,
+        EngineOptions { lines: true, pooling: Pooling::ProbeForOne, ..EngineOptions::default() },
+    )?;
     let mut cases = Vec::new();
     for plugin in mortise_dev::components(&args.folders, args.components.as_deref())? {
         let files = stories(&plugin.folder)?;

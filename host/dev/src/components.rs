@@ -29,7 +29,7 @@ pub fn components(folders: &[PathBuf], built: Option<&Path>) -> anyhow::Result<V
     for plugin in project::find(folders)? {
         let file = match built {
             Some(folder) => folder.join(format!("{}.wasm", plugin.name)),
-            None => match build::build(&plugin, false) {
+            None => match build::build(&plugin, |_| ()) {
                 Outcome::Built { component, .. } => component,
                 Outcome::Failed { output } => bail!("{} does not build:\n{output}", plugin.name),
             },

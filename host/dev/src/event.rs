@@ -12,8 +12,10 @@ pub(crate) enum Event {
     Saved { plugin: String },
     /// cargo began to build a plugin.
     Building { plugin: String },
-    /// cargo has built it.
-    Built { plugin: String, elapsed_ms: u64, bytes: u64 },
+    /// What cargo does meanwhile, every few seconds.
+    Progress { plugin: String, status: String },
+    /// cargo has built it: the component's digest and size.
+    Built { plugin: String, elapsed_ms: u64, digest: String, bytes: u64 },
     /// cargo made the same component as before, which serves already.
     Unchanged { plugin: String },
     /// cargo refused it; what it printed.

@@ -3,6 +3,7 @@
 //!
 //! It must not know how a host decides anything: it sees events and effects as they pass.
 
+mod backtrace;
 mod build;
 mod clock;
 mod components;

@@ -22,7 +22,8 @@ const MAX_DETAILS: usize = 200;
 /// The state of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    Building,
+    /// What cargo does, once that takes long.
+    Building(Option<String>),
     /// cargo's output.
     BuildFailed(String),
     /// Built; the host compiles it.
@@ -45,6 +46,14 @@ pub(crate) struct Plugin {
     /// The last swap: from save to swapped, and the part that is not cargo's.
     pub(crate) swapped: Option<Swap>,
     saved_at_ms: Option<u64>,
+    /// The version that was built last, until it serves.
+    offered: Option<Offered>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Offered {
+    digest: String,
+    saved_at_ms: u64,
     built_at_ms: u64,
     build_ms: u64,
 }
@@ -96,13 +105,17 @@ impl Model {
             Event::Saved { plugin } => self.plugin(&plugin).saved_at_ms = Some(now_ms),
             Event::Building { plugin } => {
                 let plugin = self.plugin(&plugin);
-                plugin.state = State::Building;
+                plugin.state = State::Building(None);
                 plugin.saved_at_ms.get_or_insert(now_ms);
             }
-            Event::Built { plugin, elapsed_ms, bytes } => {
+            Event::Progress { plugin, status } => self.plugin(&plugin).state = State::Building(Some(status)),
+            Event::Built { plugin, elapsed_ms, digest, bytes } => {
                 let plugin = self.plugin(&plugin);
-                plugin.state = State::Loading;
-                (plugin.built_at_ms, plugin.build_ms, plugin.bytes) = (now_ms, elapsed_ms, bytes);
+                let saved_at_ms = plugin.saved_at_ms.take().unwrap_or(now_ms);
+                // The component of a former session may serve already.
+                plugin.state = if plugin.serves && plugin.digest == digest { State::Serves } else { State::Loading };
+                plugin.bytes = bytes;
+                plugin.offered = Some(Offered { digest, saved_at_ms, built_at_ms: now_ms, build_ms: elapsed_ms });
             }
             Event::Unchanged { plugin } => {
                 let plugin = self.plugin(&plugin);
@@ -135,27 +148,35 @@ impl Model {
 
     fn plugin(&mut self, name: &str) -> &mut Plugin {
         self.plugins.entry(name.to_owned()).or_insert_with(|| Plugin {
-            state: State::Building,
+            state: State::Building(None),
             serves: false,
             digest: String::new(),
             bytes: 0,
             reloads: 0,
             swapped: None,
             saved_at_ms: None,
-            built_at_ms: 0,
-            build_ms: 0,
+            offered: None,
         })
     }
 
     fn serves(&mut self, now_ms: u64, name: &str, digest: String, reload: bool) {
         let plugin = self.plugin(name);
-        (plugin.state, plugin.serves, plugin.digest) = (State::Serves, true, digest);
         plugin.reloads += u32::from(reload);
-        plugin.swapped = plugin.saved_at_ms.take().map(|saved| Swap {
-            total_ms: now_ms.saturating_sub(saved),
-            build_ms: plugin.build_ms,
-            load_ms: now_ms.saturating_sub(plugin.built_at_ms),
+        // A version that was saved over meanwhile says nothing of the newest save.
+        let swap = plugin.offered.take_if(|offered| offered.digest == digest).map(|offered| Swap {
+            total_ms: now_ms.saturating_sub(offered.saved_at_ms),
+            build_ms: offered.build_ms,
+            load_ms: now_ms.saturating_sub(offered.built_at_ms),
         });
+        let is_older = match &plugin.state {
+            State::Building(_) | State::BuildFailed(_) => true,
+            State::Loading => swap.is_none(),
+            State::Serves | State::Refused(_) => false,
+        };
+        if !is_older {
+            plugin.state = State::Serves;
+        }
+        (plugin.swapped, plugin.serves, plugin.digest) = (swap, true, digest);
     }
 
     /// The last reconcile of an object, if it has not ended.
@@ -248,18 +269,40 @@ pub(crate) mod tests {
         ObjectRef { kind: Kind::new(api_version, kind), name: Name::new("default", name) }
     }
 
+    pub(crate) fn built(digest: &str, elapsed_ms: u64) -> Event {
+        Event::Built { plugin: "podset".to_owned(), elapsed_ms, digest: digest.to_owned(), bytes: 207_013 }
+    }
+
     #[test]
     fn a_swap_is_timed_from_the_save() {
         let mut model = Model::default();
         let plugin = || "podset".to_owned();
         model.take(1_000, Event::Saved { plugin: plugin() });
         model.take(1_010, Event::Building { plugin: plugin() });
-        model.take(2_000, Event::Built { plugin: plugin(), elapsed_ms: 980, bytes: 7 });
+        model.take(2_000, built("d", 980));
         model.take(2_060, Event::Serves { plugin: plugin(), digest: "d".to_owned(), reload: true });
         let swapped = model.plugins["podset"].swapped;
         assert_eq!(swapped, Some(Swap { total_ms: 1_060, build_ms: 980, load_ms: 60 }));
         model.take(3_000, Event::BuildFailed { plugin: plugin(), output: "error".to_owned() });
         assert!(model.plugins["podset"].serves, "the old version serves on");
+    }
+
+    #[test]
+    fn a_version_that_serves_while_the_next_is_built_is_not_timed_from_the_next_save() {
+        let mut model = Model::default();
+        let plugin = || "podset".to_owned();
+        let serves = |digest: &str| Event::Serves { plugin: plugin(), digest: digest.to_owned(), reload: true };
+        model.take(0, Event::Building { plugin: plugin() });
+        model.take(1_000, built("old", 1_000));
+        model.take(1_100, Event::Saved { plugin: plugin() });
+        model.take(1_100, Event::Building { plugin: plugin() });
+        model.take(1_200, serves("old"));
+        assert_eq!(model.plugins["podset"].state, State::Building(None));
+        model.take(2_000, built("new", 900));
+        model.take(2_050, serves("new"));
+        let podset = &model.plugins["podset"];
+        assert_eq!(podset.swapped, Some(Swap { total_ms: 950, build_ms: 900, load_ms: 50 }));
+        assert_eq!((&podset.state, podset.digest.as_str()), (&State::Serves, "new"));
     }
 
     #[test]

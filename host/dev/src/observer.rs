@@ -15,6 +15,7 @@ use mortise_runtime::observer::Observer;
 use mortise_wasm::workers::JobDone;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::backtrace;
 use crate::event::{Event, Shown, Wrote};
 
 /// Changes that are remembered until a call shows what they woke. A burst of more leaves calls without a reason.
@@ -76,7 +77,7 @@ impl Observed {
             }),
             Observation::Fault { cause, fault } => {
                 let detail = match fault {
-                    GuestFault::Trap { detail, .. } => detail.clone(),
+                    GuestFault::Trap { detail, .. } => backtrace::shortened(detail),
                     _ => String::new(),
                 };
                 self.send(Event::Fault { object: cause.object.clone(), message: fault.message().to_owned(), detail });

@@ -32,6 +32,7 @@ pub(crate) enum Reported {
 pub(crate) fn reported(event: &Event) -> Option<Reported> {
     match event {
         Event::Building { plugin }
+        | Event::Progress { plugin, .. }
         | Event::Built { plugin, .. }
         | Event::Unchanged { plugin }
         | Event::BuildFailed { plugin, .. }
@@ -58,7 +59,8 @@ pub(crate) fn reported(event: &Event) -> Option<Reported> {
 fn plugin(model: &Model, name: &str) -> Option<String> {
     let plugin = model.plugins.get(name)?;
     Some(match &plugin.state {
-        State::Building => format!("{name}: building"),
+        State::Building(None) => format!("{name}: building"),
+        State::Building(Some(status)) => format!("{name}: building: {status}"),
         State::Loading => format!("{name}: built, {} KB", plugin.bytes / 1_000),
         State::BuildFailed(output) => {
             let serves = if plugin.serves { "; the version before serves on" } else { "" };
@@ -87,6 +89,7 @@ pub(crate) fn seconds(ms: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::tests::built;
 
     #[test]
     fn a_broken_build_says_that_the_old_version_serves() {
@@ -95,7 +98,8 @@ mod tests {
         let plugin = || "podset".to_owned();
         for (at, event) in [
             (0, Event::Building { plugin: plugin() }),
-            (900, Event::Built { plugin: plugin(), elapsed_ms: 890, bytes: 207_000 }),
+            (500, Event::Progress { plugin: plugin(), status: "Compiling serde v1.0.2, crate 7".to_owned() }),
+            (900, built("d", 890)),
             (950, Event::Serves { plugin: plugin(), digest: "d".to_owned(), reload: false }),
             (2_000, Event::Saved { plugin: plugin() }),
             (2_500, Event::BuildFailed { plugin: plugin(), output: "error[E0308]: mismatched types".to_owned() }),
@@ -106,6 +110,7 @@ mod tests {
         }
         expect_test::expect![[r#"
             podset: building
+            podset: building: Compiling serde v1.0.2, crate 7
             podset: built, 207 KB
             podset: serves, 0.95 s after the save (cargo 0.89 s, mortise 50 ms)
             podset: does not build; the version before serves on

@@ -17,7 +17,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::event::{Event, Shown, Wrote};
     use crate::model::Model;
-    use crate::model::tests::reference;
+    use crate::model::tests::{built, reference};
 
     fn press(view: &mut View, model: &Model, keys: &str) -> Option<Ask> {
         let mut asked = None;
@@ -51,7 +51,7 @@ pub(crate) mod tests {
         for event in [
             Event::Saved { plugin: plugin() },
             Event::Building { plugin: plugin() },
-            Event::Built { plugin: plugin(), elapsed_ms: 900, bytes: 207_013 },
+            built("sha256:51ab", 900),
             Event::Serves { plugin: plugin(), digest: "sha256:51ab".to_owned(), reload: true },
             Event::Object { object: set.clone(), state: shown(None, ready) },
             Event::Object { object: pod.clone(), state: shown(Some(&set), r#"{"status": {"phase": "Running"}}"#) },

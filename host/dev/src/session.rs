@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config as ClientConfig};
+use mortise_core::digest;
 use mortise_core::object::ObjectRef;
 use mortise_runtime::config::Config;
 use mortise_runtime::observer::Attachment;
@@ -229,13 +230,11 @@ impl Builds {
     fn build(&self, plugin: &Plugin) -> bool {
         let name = plugin.name.clone();
         self.send(Event::Building { plugin: name.clone() });
-        match build::build(plugin, false) {
-            Outcome::Built { component, elapsed_ms } => match self.hand_over(plugin, &component) {
-                Ok(bytes) => {
-                    self.send(match bytes {
-                        Some(bytes) => Event::Built { plugin: name, elapsed_ms, bytes },
-                        None => Event::Unchanged { plugin: name },
-                    });
+        let progress = |status| self.send(Event::Progress { plugin: name.clone(), status });
+        match build::build(plugin, progress) {
+            Outcome::Built { component, elapsed_ms } => match self.hand_over(plugin, &component, elapsed_ms) {
+                Ok(event) => {
+                    self.send(event);
                     true
                 }
                 Err(error) => {
@@ -250,20 +249,21 @@ impl Builds {
         }
     }
 
-    /// Puts a component where the host finds it, at once and whole; its size, or none if it is there already.
-    fn hand_over(&self, plugin: &Plugin, component: &Path) -> anyhow::Result<Option<u64>> {
+    /// Puts a component where the host finds it, at once and whole, if it is not there already; what there is to show.
+    fn hand_over(&self, plugin: &Plugin, component: &Path, elapsed_ms: u64) -> anyhow::Result<Event> {
         let target = self.components.join(format!("{}.wasm", plugin.name));
         let partial = self.components.join(format!(".{}.partial", plugin.name));
         let cannot_read = || format!("cannot read {}", component.display());
         let built = std::fs::read(component).with_context(cannot_read)?;
         if self.has_served.borrow().contains(&plugin.name) && std::fs::read(&target).is_ok_and(|served| served == built)
         {
-            return Ok(None);
+            return Ok(Event::Unchanged { plugin: plugin.name.clone() });
         }
         std::fs::write(&partial, &built).with_context(|| format!("cannot write {}", partial.display()))?;
         std::fs::rename(&partial, &target).with_context(|| format!("cannot write {}", target.display()))?;
         self.has_served.borrow_mut().insert(plugin.name.clone());
-        Ok(u64::try_from(built.len()).ok())
+        let bytes = u64::try_from(built.len()).unwrap_or(u64::MAX);
+        Ok(Event::Built { plugin: plugin.name.clone(), elapsed_ms, digest: digest::of(&built).to_string(), bytes })
     }
 
     fn apply_samples(&self, plugin: &Plugin) {

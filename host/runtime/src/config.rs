@@ -31,6 +31,8 @@ pub struct Config {
     pub plugin_dir: Option<PathBuf>,
     /// The folder of the compile cache.
     pub cache_dir: PathBuf,
+    /// Source lines in the backtraces of traps, for plugins of an author's own.
+    pub trap_lines: bool,
     /// Threads that run reconciles; see [`workers`].
     pub workers: NonZeroUsize,
     /// The budget of each plugin.

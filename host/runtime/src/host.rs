@@ -11,7 +11,7 @@ use mortise_core::engine::{self, Engine};
 use mortise_core::event::Event;
 use mortise_kube::client::{Access, ApiServer};
 use mortise_kube::tls;
-use mortise_wasm::engine::Pooling;
+use mortise_wasm::engine::EngineOptions;
 use mortise_wasm::workers::{JobDone, Workers};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -176,7 +176,8 @@ fn performer(
     supervisor: &Supervisor,
     observer: Option<Arc<dyn Observer>>,
 ) -> anyhow::Result<Performer> {
-    let loader = Loader::new(&config.cache_dir, Pooling::Probe)?;
+    let loader =
+        Loader::new(&config.cache_dir, EngineOptions { lines: config.trap_lines, ..EngineOptions::default() })?;
     let workers = {
         let (inputs, metrics, supervisor) = (inputs.clone(), Arc::clone(metrics), supervisor.clone());
         let observer = observer.clone();

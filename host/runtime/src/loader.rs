@@ -14,7 +14,7 @@ use mortise_core::digest::Digest;
 use mortise_core::manifest::Manifest;
 use mortise_core::refusal::Refusal;
 use mortise_wasm::compile::{Artifact, CompileError, Compiler, Trial};
-use mortise_wasm::engine::{Engine, EngineOptions, Pooling};
+use mortise_wasm::engine::{Engine, EngineOptions};
 use mortise_wasm::plugin::Plugin;
 use mortise_wasm::scan::prescan;
 
@@ -41,12 +41,12 @@ pub struct Component {
 }
 
 impl Loader {
-    /// An engine of the host's profile, with a compiler and its cache folder.
+    /// An engine with a compiler and its cache folder.
     ///
     /// # Errors
     /// When the machine cannot run the engine, or others may write into the folder.
-    pub fn new(cache_dir: &Path, pooling: Pooling) -> anyhow::Result<Self> {
-        let engine = Engine::new(EngineOptions { pooling, ..EngineOptions::default() })?;
+    pub fn new(cache_dir: &Path, options: EngineOptions) -> anyhow::Result<Self> {
+        let engine = Engine::new(options)?;
         let program = std::env::current_exe().context("finding this program's file, which compiles plugins")?;
         let compiler = Compiler::new(program, vec![OsString::from(COMPILE_SUBCOMMAND)], cache_dir, &engine)
             .with_context(|| format!("setting up the compiler with the cache folder {}", cache_dir.display()))?;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tracing::warn;
 use wasmtime::component::{Component, Linker};
-use wasmtime::{Config, OptLevel, Strategy};
+use wasmtime::{Config, OptLevel, Strategy, WasmBacktraceDetails};
 
 use self::ticker::Ticker;
 use crate::state::CallState;
@@ -45,6 +45,9 @@ pub enum Pooling {
 pub struct EngineOptions {
     /// Count fuel, which is deterministic and costs 30 to 40 per cent of speed: for tests and benchmarks.
     pub fuel: bool,
+    /// Source lines in the backtraces of traps, for components of an author's own: the host keeps and parses their
+    /// debugging information, which may be as large as their code several times over.
+    pub lines: bool,
     /// Where instances live.
     pub pooling: Pooling,
 }
@@ -70,7 +73,7 @@ struct Inner {
     wasmtime: wasmtime::Engine,
     linker: Linker<CallState>,
     ticker: Ticker,
-    fuel: bool,
+    profile: Profile,
     pooled: bool,
 }
 
@@ -85,7 +88,7 @@ impl Engine {
             Pooling::Probe => Some(pool::config()),
             Pooling::ProbeForOne => Some(pool::config_for_one()),
         };
-        let profile = Profile { fuel: options.fuel };
+        let profile = Profile { fuel: options.fuel, lines: options.lines };
         let build_pooled = |pools| {
             let warn = |error: &EngineError| {
                 warn!(%error, "no memory pools on this machine; instances are mapped on demand, which is slower");
@@ -98,7 +101,7 @@ impl Engine {
         };
         let linker = linker(&wasmtime).map_err(EngineError::Setup)?;
         let ticker = Ticker::start(&wasmtime).map_err(EngineError::Ticker)?;
-        Ok(Self { inner: Arc::new(Inner { wasmtime, linker, ticker, fuel: options.fuel, pooled }) })
+        Ok(Self { inner: Arc::new(Inner { wasmtime, linker, ticker, profile, pooled }) })
     }
 
     /// True when instances come from pools.
@@ -108,7 +111,7 @@ impl Engine {
 
     /// True when this engine counts fuel.
     pub fn counts_fuel(&self) -> bool {
-        self.inner.fuel
+        self.inner.profile.fuel
     }
 
     /// Maps an artifact into memory.
@@ -125,7 +128,7 @@ impl Engine {
 
     /// What the code of this engine's artifacts depends on, beside the machine.
     pub(crate) fn profile(&self) -> Profile {
-        Profile { fuel: self.inner.fuel }
+        self.inner.profile
     }
 
     /// Artifacts load in an engine exactly when this is the value that they were compiled for.
@@ -150,7 +153,7 @@ impl Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("fuel", &self.inner.fuel).field("pooled", &self.inner.pooled).finish()
+        f.debug_struct("Engine").field("profile", &self.inner.profile).field("pooled", &self.inner.pooled).finish()
     }
 }
 
@@ -158,6 +161,7 @@ impl std::fmt::Debug for Engine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Profile {
     pub(crate) fuel: bool,
+    pub(crate) lines: bool,
 }
 
 /// An engine that compiles for a profile and runs nothing.
@@ -195,7 +199,12 @@ fn profile_config(profile: Profile) -> Config {
         .epoch_interruption(true)
         .consume_fuel(profile.fuel)
         .max_wasm_stack(STACK_BYTES)
-        .wasm_backtrace_max_frames(Some(BACKTRACE_FRAMES));
+        .wasm_backtrace_max_frames(Some(BACKTRACE_FRAMES))
+        .wasm_backtrace_details(if profile.lines {
+            WasmBacktraceDetails::Enable
+        } else {
+            WasmBacktraceDetails::Disable
+        });
     config
 }
 
@@ -217,7 +226,8 @@ mod tests {
         let on_demand = Engine::new(EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() }).unwrap();
         assert!(!on_demand.pooled());
         assert_eq!(pooled.compatibility(), on_demand.compatibility());
-        let fuel = Engine::new(EngineOptions { fuel: true, pooling: Pooling::OnDemand }).unwrap();
+        let fuel = EngineOptions { fuel: true, pooling: Pooling::OnDemand, ..EngineOptions::default() };
+        let fuel = Engine::new(fuel).unwrap();
         assert_ne!(fuel.compatibility(), on_demand.compatibility());
     }
 }

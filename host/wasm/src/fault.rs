@@ -1,6 +1,8 @@
 //! From wasmtime's errors and the call's state to mortise-core's [`GuestFault`]: which bound the call exceeded, or
 //! where the guest trapped.
 
+use std::fmt::{self, Write};
+
 use mortise_core::contract::GuestFault;
 use mortise_core::limits::{CallLimits, MAX_MESSAGE_BYTES};
 use wasmtime::{Trap, WasmBacktrace};
@@ -9,7 +11,7 @@ use wasmtime_wasi::I32Exit;
 use crate::log::sanitised;
 use crate::state::{CallState, QueriesTooLarge, TooManyHostCalls};
 
-/// Bytes of stderr in a fault. A panic's backtrace takes some 2 KiB; conditions are cut shorter.
+/// Bytes of a backtrace and of stderr in a fault. A panic's takes some 2 KiB; conditions are cut shorter.
 const MAX_DETAIL_BYTES: usize = 8 << 10;
 /// Frames of one function on top of the stack that count as endless recursion. The backtrace has 24.
 const RECURSION_FRAMES: usize = 16;
@@ -97,15 +99,29 @@ fn last_words(stderr: &str) -> Option<String> {
 
 fn detail(backtrace: Option<&WasmBacktrace>, stderr: &str) -> String {
     let mut parts = Vec::new();
+    let lines = |text: &str| text.lines().filter(|line| !line.trim().is_empty()).map(sanitised).collect::<Vec<_>>();
     if let Some(backtrace) = backtrace {
-        parts.push(backtrace.to_string());
+        let mut text = Bounded(String::new());
+        // An error means that the rest is left out.
+        let _ = write!(text, "{backtrace}");
+        parts.push(lines(&text.0).join("\n"));
     }
-    let tail = &stderr[stderr.ceil_char_boundary(stderr.len().saturating_sub(MAX_DETAIL_BYTES))..];
-    let tail: Vec<String> = tail.lines().filter(|line| !line.trim().is_empty()).map(sanitised).collect();
+    let tail = lines(&stderr[stderr.ceil_char_boundary(stderr.len().saturating_sub(MAX_DETAIL_BYTES))..]);
     if !tail.is_empty() {
         parts.push(format!("stderr:\n  {}", tail.join("\n  ")));
     }
     parts.join("\n")
+}
+
+/// Text up to [`MAX_DETAIL_BYTES`]: the names of a guest's functions are as long as it likes.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = text.floor_char_boundary(MAX_DETAIL_BYTES - self.0.len());
+        self.0.push_str(&text[..end]);
+        if end == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
 }
 
 /// One line without control characters, cut to a bound.

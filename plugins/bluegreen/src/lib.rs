@@ -4,7 +4,7 @@
 //! The Service is the only memory: it selects the ReplicaSet in use by colour and by a hash of the template.
 
 use mortise_sdk::prelude::*;
-use mortise_sdk::{IntOrString, stable_hash};
+use mortise_sdk::IntOrString;
 
 #[cfg(test)]
 mod tests;

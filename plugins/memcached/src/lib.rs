@@ -2,7 +2,6 @@
 //! Deployment, the names of the Pods and conditions come out. A deleted Memcached exists until its Pods are gone.
 
 use mortise_sdk::prelude::*;
-use mortise_sdk::{Conditions, LabelSelector};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use mortise_sdk::LabelSelector;
 use mortise_sdk::prelude::*;
 
 #[cfg(test)]

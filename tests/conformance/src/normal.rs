@@ -57,6 +57,12 @@ fn normalise(value: &mut Value, key: &str, names: &Names) {
             if key == "causes" && items.iter().all(|cause| cause["reason"] == "FieldManagerConflict") {
                 items.sort_by_cached_key(Value::to_string);
             }
+            // They are in the order of their times, which are equal or not by chance.
+            if key == "managedFields" {
+                items.sort_by_cached_key(|entry| {
+                    ["manager", "operation", "subresource", "apiVersion"].map(|field| entry[field].to_string())
+                });
+            }
         }
         Value::String(text) => {
             let replacement = match key {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
@@ -280,6 +280,24 @@ impl World {
 
     pub fn wait_ready(&mut self, plugin: &str) {
         self.wait_condition(plugin, "Ready", "True", "");
+        self.wait_event_of(plugin);
+    }
+
+    /// Waits for the Event of a Plugin object, which follows its status: else a test that counts writes from now on may
+    /// count that one. An Event may be dropped where many are due, so this ends after a while.
+    fn wait_event_of(&self, plugin: &str) {
+        let plugins = self.api("mortise.dev/v1alpha1", "Plugin", None);
+        let uid = self.block_on(plugins.get(plugin)).expect("it was read before").metadata.uid;
+        let events = self.api("events.k8s.io/v1", "Event", Some("default"));
+        let is_of = |event: &DynamicObject| event.data["regarding"]["uid"].as_str() == uid.as_deref();
+        let ends = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < ends {
+            let listed = self.block_on(events.list(&ListParams::default()));
+            if listed.is_ok_and(|listed| listed.items.iter().any(is_of)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Waits until a condition of a Plugin object has a status and, unless empty, a reason; returns its message.

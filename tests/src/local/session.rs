@@ -84,5 +84,7 @@ fn a_new_plugin_is_edited_while_it_serves() {
     let source = std::fs::read_to_string(&session.source).unwrap();
     let number = 1 + source.lines().position(|line| line.contains("four are too many")).unwrap();
     session.program.line(&format!("panicked at src/lib.rs:{number}:"));
+    let frame = session.program.line(&format!("src/lib.rs:{number}:"));
+    assert!(frame.trim_start().starts_with("at "), "a frame of the backtrace has its line: {frame}");
     session.program.stop();
 }

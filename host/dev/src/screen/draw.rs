@@ -54,7 +54,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, view: &View) {
 fn broken(model: &Model) -> Option<(&str, &str)> {
     model.plugins.iter().find_map(|(name, plugin)| match &plugin.state {
         State::BuildFailed(why) | State::Refused(why) => Some((name.as_str(), why.as_str())),
-        State::Building | State::Loading | State::Serves => None,
+        State::Building(_) | State::Loading | State::Serves => None,
     })
 }
 
@@ -75,7 +75,7 @@ fn opened(model: &Model, view: &View) -> Option<(String, Vec<Line<'static>>)> {
 
 fn plugin_row(name: &str, plugin: &Plugin) -> Line<'static> {
     let (word, color) = match &plugin.state {
-        State::Building => ("building", Color::Yellow),
+        State::Building(_) => ("building", Color::Yellow),
         State::Loading => ("loading", Color::Yellow),
         State::BuildFailed(_) if plugin.serves => ("does not build; the version before serves", Color::Red),
         State::BuildFailed(_) => ("does not build", Color::Red),
@@ -84,6 +84,9 @@ fn plugin_row(name: &str, plugin: &Plugin) -> Line<'static> {
         State::Serves => ("serves", Color::Green),
     };
     let mut spans = vec![Span::from(format!("{name:<20} ")).bold(), Span::styled(word, Style::new().fg(color))];
+    if let State::Building(Some(status)) = &plugin.state {
+        spans.push(Span::from(format!("  {}", plain(status))).dim());
+    }
     if let Some(swap) = plugin.swapped {
         let [total, build] = [swap.total_ms, swap.build_ms].map(crate::plain::seconds);
         spans.push(Span::from(format!("  {total:.2} s (cargo {build:.2} s, mortise {} ms)", swap.load_ms)).dim());

@@ -11,7 +11,7 @@ use mortise_core::engine::{self, Engine, WriteBudget};
 use mortise_core::object::{Kind, ResourceVersion};
 use mortise_core::store::Store;
 use mortise_source::{Origin, SourceEvent};
-use mortise_wasm::engine::Pooling;
+use mortise_wasm::engine::{EngineOptions, Pooling};
 use mortise_wasm::workers::Workers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -56,7 +56,11 @@ async fn at_rest() -> (Host, EventLoop) {
     let (inputs, receiver) = mpsc::channel(INPUTS);
     let (supervisor, failures) = supervisor();
     let metrics = Arc::new(Metrics::new());
-    let loader = Loader::new(&folder.path().join("cache"), Pooling::OnDemand).unwrap();
+    let loader = Loader::new(
+        &folder.path().join("cache"),
+        EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() },
+    )
+    .unwrap();
     let components = Components::start(loader, &api, &inputs, &metrics, &supervisor).unwrap();
     let performer = Performer {
         api,

@@ -99,6 +99,15 @@ fn g2_a_trap_carries_its_name_and_a_backtrace_with_names() {
 }
 
 #[test]
+fn g2_a_backtrace_is_bounded_and_has_no_control_characters() {
+    for (name, shown) in [(r"\1b[31mred".to_owned(), "red".to_owned()), ("long".repeat(10_000), "long".repeat(1_000))] {
+        let body = format!(r#"call $"{name}" unreachable) (func $"{name}" unreachable"#);
+        let GuestFault::Trap { detail, .. } = fault(&body, &unhurried()) else { panic!("not a trap") };
+        assert!(detail.contains(&shown) && !detail.contains('\u{1b}') && detail.len() < 20_000, "{detail}");
+    }
+}
+
+#[test]
 fn g2_endless_recursion_is_named() {
     let recursion = "(call $again (i32.const 0) (i32.const 0) (i32.const 0))";
     let GuestFault::Trap { message, .. } = fault(recursion, &unhurried()) else { panic!("not a trap") };
