@@ -54,6 +54,7 @@ pub struct Owner {
 /// What a watch of the local cluster has shown, oldest first.
 #[derive(Clone, Debug, Default)]
 struct Feed {
+    plural: String,
     /// None where its kind is not served.
     watch: Option<Box<Watch>>,
     history: Vec<Record>,
@@ -136,7 +137,8 @@ impl Cluster {
     }
 
     pub fn list(&self, kind: &Kind) -> impl Iterator<Item = &Value> {
-        self.objects.iter().filter(move |(target, _)| target.kind == *kind).map(|(_, object)| object)
+        let first = ObjectRef { kind: kind.clone(), name: Name::new("", "") };
+        self.objects.range(first..).take_while(move |(target, _)| target.kind == *kind).map(|(_, object)| object)
     }
 
     pub fn version(&self) -> u64 {
@@ -326,7 +328,11 @@ impl Cluster {
         let watch = self.api.watch(slice, version).ok();
         // A kind that is not served has no objects: its first watch will show all.
         if watch.is_some() || version > 0 {
-            self.feeds.entry(slice.clone()).or_default().watch = watch;
+            let feed = self.feeds.entry(slice.clone()).or_default();
+            feed.watch = watch;
+            if let Ok(resource) = self.api.resource(&slice.kind) {
+                feed.plural = resource.plural;
+            }
         }
     }
 
@@ -335,8 +341,16 @@ impl Cluster {
         if self.seen == self.version() {
             return;
         }
+        let place = |[group, plural, _, _]: [&str; 4]| (group.to_owned(), plural.to_owned());
+        let changed: BTreeSet<(String, String)> = self.api.cluster.changed_since(self.seen).map(place).collect();
+        // A definition that is gone ends the watches of its kind.
+        let is_any = changed.iter().any(|(_, plural)| plural == "customresourcedefinitions");
+        let has_changed = |(slice, feed): &(&Slice, &Feed)| {
+            is_any || changed.contains(&(slice.kind.group().to_owned(), feed.plural.clone()))
+        };
+        let slices: Vec<Slice> = self.feeds.iter().filter(has_changed).map(|(slice, _)| slice.clone()).collect();
+        let before = self.unread.len();
         self.seen = self.version();
-        let (before, slices) = (self.unread.len(), self.feeds.keys().cloned().collect::<Vec<_>>());
         slices.iter().for_each(|slice| self.read_feed(slice));
         self.unread[before..].sort_by_key(|record| record.version);
     }

@@ -168,7 +168,7 @@ fn x12_an_object_that_was_stalled_stays_unready_while_it_is_retried() {
 }
 
 #[test]
-fn evicting_goes_with_the_last_blocked_eviction_also_where_conditions_are_no_map_by_type() {
+fn evicting_is_removed_with_the_last_blocked_eviction_also_where_conditions_are_no_map_by_type() {
     let evicting = |reason: &str| json!({"type": EVICTING, "status": "False", "reason": reason});
     let live = |reason| object(json!({"conditions": [evicting(reason)]}), json!({"f:conditions": {}}));
     check(&live(BLOCKED), &NONE, json!({"conditions": []}));
