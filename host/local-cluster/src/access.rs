@@ -71,16 +71,7 @@ pub(crate) fn authorize_unserved(
     if !cluster.options.rbac {
         return Ok(());
     }
-    let action = Action {
-        verb,
-        group: address.group,
-        resource: address.plural,
-        subresource: address.subresource.unwrap_or_default(),
-        namespace: address.namespace.unwrap_or_default(),
-        name: address.name.unwrap_or_default(),
-        path: None,
-    };
-    demand(cluster, user, &action)
+    demand(cluster, user, &Action::at(verb, address))
 }
 
 /// Whether the user may do what the attributes say. A field selector on the name restricts lists to one object.

@@ -1,6 +1,7 @@
 //! What a user wants to do, as authorizers see it, and the words of its refusal. It must not know roles.
 
 use crate::halt::Status;
+use crate::path::Address;
 
 /// An action on a resource or on a path. What does not apply is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +16,20 @@ pub(crate) struct Action<'a> {
     pub(crate) path: Option<&'a str>,
 }
 
-impl Action<'_> {
+impl<'a> Action<'a> {
+    /// The action of a verb on what is at an address.
+    pub(crate) fn at(verb: &'a str, address: &Address<'a>) -> Self {
+        Self {
+            verb,
+            group: address.group,
+            resource: address.plural,
+            subresource: address.subresource.unwrap_or_default(),
+            namespace: address.namespace.unwrap_or_default(),
+            name: address.name.unwrap_or_default(),
+            path: None,
+        }
+    }
+
     /// The refusal. The reason is what an authorizer has to say besides, often nothing.
     pub(crate) fn forbidden(&self, user: &str, reason: &str) -> Status {
         // Messages must not look like HTML.

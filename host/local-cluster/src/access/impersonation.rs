@@ -113,16 +113,7 @@ fn on_request(cluster: &Cluster, request: &Request, user: &User, mode: &str) -> 
     match path::parse(&request.path) {
         Path::Resource(address) => {
             let verb = format!("impersonate-on:{mode}:{}", request.verb(&address));
-            let action = Action {
-                verb: &verb,
-                group: address.group,
-                resource: address.plural,
-                subresource: address.subresource.unwrap_or_default(),
-                namespace: address.namespace.unwrap_or_default(),
-                name: address.name.unwrap_or_default(),
-                path: None,
-            };
-            demand(cluster, user, &action)
+            demand(cluster, user, &Action::at(&verb, &address))
         }
         Path::Document(_) => {
             let method = format!("{:?}", request.method).to_lowercase();
