@@ -1,12 +1,12 @@
-//! What end-to-end tests use: the shared control plane, one host process, and clients. It cleans up after each test,
-//! and knows nothing of what is tested.
+//! What end-to-end tests use: a control plane that no other test uses meanwhile, one host process, and clients. It cleans up
+//! after each test, and knows nothing of what is tested.
 
 use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
@@ -43,8 +43,13 @@ const FINALIZED: [&str; 3] = [
     "memcacheds.cache.example.com",
 ];
 
-static PLANE: OnceLock<ControlPlane> = OnceLock::new();
-static TURN: Mutex<()> = Mutex::new(());
+/// One for each of two tests at once: they mostly wait, so two share two cores well.
+static PLANES: [OnceLock<ControlPlane>; 2] = [const { OnceLock::new() }; 2];
+static TAKEN: Mutex<[bool; 2]> = Mutex::new([false; 2]);
+static RETURNED: Condvar = Condvar::new();
+
+/// One of the control planes, for one test at a time.
+struct Turn(usize);
 
 /// One test's share of the cluster.
 pub struct World {
@@ -56,7 +61,7 @@ pub struct World {
     cache: tempfile::TempDir,
     audit_mark: u64,
     log_mark: u64,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 pub struct Host {
@@ -65,15 +70,34 @@ pub struct Host {
     probes: u16,
 }
 
-fn plane() -> &'static ControlPlane {
-    PLANE.get_or_init(|| {
-        let binaries = Binaries::ensure(&mut print_progress()).unwrap();
-        let users = [&[RESTRICTED], &CONTENDERS[..]].concat().into_iter().map(str::to_owned).collect();
-        let options = Options { users, audit_reads: true, ..Options::default() };
-        let plane = ControlPlane::start(&binaries, &options).unwrap();
-        plane.kubectl_output(&["create", "namespace", HOST_NAMESPACE]).unwrap();
-        plane
-    })
+impl Turn {
+    fn wait() -> Self {
+        // A test that failed has cleaned up too.
+        let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = |taken: &mut [bool; 2]| taken.iter().all(|taken| *taken);
+        let mut taken = RETURNED.wait_while(taken, all).unwrap_or_else(PoisonError::into_inner);
+        let free = usize::from(taken[0]);
+        taken[free] = true;
+        Self(free)
+    }
+
+    fn plane(&self) -> &'static ControlPlane {
+        PLANES[self.0].get_or_init(|| {
+            let binaries = Binaries::ensure(&mut print_progress()).unwrap();
+            let users = [&[RESTRICTED], &CONTENDERS[..]].concat().into_iter().map(str::to_owned).collect();
+            let options = Options { users, audit_reads: true, ..Options::default() };
+            let plane = ControlPlane::start(&binaries, &options).unwrap();
+            plane.kubectl_output(&["create", "namespace", HOST_NAMESPACE]).unwrap();
+            plane
+        })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner)[self.0] = false;
+        RETURNED.notify_one();
+    }
 }
 
 /// A count that an environment variable can raise, for longer runs.
@@ -94,9 +118,8 @@ fn free_port() -> u16 {
 impl World {
     /// A world without a host.
     pub fn new(name: &str) -> Self {
-        // After a failed test `clean` restores the cluster, so the lock is usable.
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let plane = plane();
+        let turn = Turn::wait();
+        let plane = turn.plane();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let kubeconfig = kube::config::Kubeconfig::read_from(plane.kubeconfig(ADMIN).unwrap()).unwrap();
         let client = runtime.block_on(async {
@@ -108,7 +131,6 @@ impl World {
         let namespace = format!("e2e-{name}");
         let mut world =
             Self { plane, namespace, client, runtime, host: None, cache, audit_mark: 0, log_mark: 0, _turn: turn };
-        world.clean();
         world.until("the namespace is free", || {
             world.plane.kubectl_output(&["create", "namespace", &world.namespace]).ok()
         });
