@@ -30,8 +30,10 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn due_ms(&self) -> Option<u64> {
-        let bookmark = self.stream.as_ref().map(|stream| since_begin(stream.due()));
+    /// When the stream is read. A bookmark, or a new stream, says nothing to whom has the newest version.
+    fn due_ms(&self, newest: u64) -> Option<u64> {
+        let stream = self.stream.as_ref().filter(|_| self.position < newest);
+        let bookmark = stream.map(|stream| since_begin(stream.due()));
         [self.poll_at, bookmark].into_iter().flatten().min()
     }
 }
@@ -137,13 +139,14 @@ impl Story {
     }
 
     pub(super) fn next_poll(&self) -> Option<u64> {
-        self.watches.values().filter_map(Open::due_ms).min()
+        let newest = self.api.cluster.revision();
+        self.watches.values().filter_map(|open| open.due_ms(newest)).min()
     }
 
     /// Reads the streams that are due.
     pub(super) fn poll(&mut self) {
-        let now_ms = self.now_ms();
-        let is_due = |open: &Open| open.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        let (now_ms, newest) = (self.now_ms(), self.api.cluster.revision());
+        let is_due = |open: &Open| open.due_ms(newest).is_some_and(|due_ms| due_ms <= now_ms);
         let due: Vec<(Slice, u64)> = self
             .watches
             .iter()
