@@ -5,7 +5,7 @@
 //! so a seed gives the same run each time. The files in `story/` have the parts: effects, watches, writes, definitions,
 //! others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -329,21 +329,22 @@ impl Story {
         if self.looked == revision {
             return;
         }
-        let (mut notable, mut definitions) = (false, false);
+        let (mut changed, mut notable) = (BTreeSet::new(), false);
         for [_, plural, _, _] in self.api.cluster.changed_since(self.looked) {
             notable |= !HEARTBEATS.contains(&plural);
-            definitions |= plural == "customresourcedefinitions";
+            if !changed.contains(plural) {
+                changed.insert(plural.to_owned());
+            }
         }
         self.looked = revision;
         if notable {
             self.notable_ms = self.now_ms();
         }
+        let definitions = changed.contains("customresourcedefinitions");
         if definitions {
             self.api.forget_resources();
         }
-        if notable || self.watches_heartbeats() {
-            self.wake_watches();
-        }
+        self.wake_watches(|plural| definitions || changed.contains(plural));
         if self.now_ms() >= self.compact_at && self.read_all() {
             self.compact_at = self.now_ms() + COMPACT_MS;
             self.api.cluster.compact();
