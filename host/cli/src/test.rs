@@ -43,7 +43,8 @@ pub struct TestArgs {
     /// Folders of plugins
     #[arg(value_name = "DIR", default_value = ".")]
     folders: Vec<PathBuf>,
-    /// Write what the host did in each story into stories/NAME.txt, which later runs compare
+    /// Write what the host did in each story into stories/NAME.txt, which later runs compare; what must hold in the story itself
+    /// is for you to change
     #[arg(long)]
     update: bool,
     /// Write the results as JUnit's XML
@@ -87,8 +88,8 @@ fn all(args: &TestArgs) -> anyhow::Result<bool> {
         let loaded = loader.load(&digest::of(&bytes), || Ok::<_, Refusal>(&bytes)).map_err(refused)?;
         let guest: Rc<dyn Guest> = Rc::new(Component(loaded.plugin));
         for file in files {
-            let case = story(&plugin.name, &file, &guest, args.update)?;
-            words::print(&shown(&case, &file))?;
+            let (case, runs) = story(&plugin.name, &file, &guest, args.update)?;
+            words::print(&shown(&case, &runs, &file))?;
             cases.push(case);
         }
     }
@@ -116,33 +117,34 @@ fn stories(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs one story, and records its transcript if asked to.
-fn story(plugin: &str, file: &Path, guest: &Rc<dyn Guest>, update: bool) -> anyhow::Result<Case> {
+/// Runs one story, and records its transcript if asked to. Also says what was run.
+fn story(plugin: &str, file: &Path, guest: &Rc<dyn Guest>, update: bool) -> anyhow::Result<(Case, String)> {
     let began = Instant::now();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let transcript = file.with_extension("txt");
     let recorded = if update { None } else { std::fs::read_to_string(&transcript).ok() };
-    let failures = match Script::parse(&text) {
-        Err(why) => vec![why],
+    let (failures, runs) = match Script::parse(&text) {
+        Err(why) => (vec![why], "no run".to_owned()),
         Ok(script) => {
             let checked = check(&script, recorded.as_deref(), guest);
             if update && !checked.transcript.is_empty() {
                 std::fs::write(&transcript, &checked.transcript)
                     .with_context(|| format!("cannot write {}", transcript.display()))?;
             }
-            checked.failures
+            let (crashes, writes) = checked.crashes;
+            (checked.failures, format!("runs: {}, crashes after {crashes} of {writes} writes", checked.runs))
         }
     };
-    Ok(Case { plugin: plugin.to_owned(), story: name, elapsed: began.elapsed(), failures })
+    Ok((Case { plugin: plugin.to_owned(), story: name, elapsed: began.elapsed(), failures }, runs))
 }
 
-fn shown(case: &Case, file: &Path) -> String {
+fn shown(case: &Case, runs: &str, file: &Path) -> String {
     let (plugin, story) = (&case.plugin, &case.story);
     let seconds = case.elapsed.as_secs_f64();
     if case.failures.is_empty() {
-        return format!("{plugin}: {story}: ok, {seconds:.3} s\n");
+        return format!("{plugin}: {story}: ok, {seconds:.3} s, {runs}\n");
     }
     let failures = case.failures.iter().map(|failure| format!("  {}\n", failure.trim_end().replace('\n', "\n  ")));
-    format!("{plugin}: {story}: FAILED, {seconds:.3} s\n{}:\n{}", file.display(), failures.collect::<String>())
+    format!("{plugin}: {story}: FAILED, {seconds:.3} s, {runs}\n{}:\n{}", file.display(), failures.collect::<String>())
 }

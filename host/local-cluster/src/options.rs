@@ -2,6 +2,9 @@
 
 use crate::user::User;
 
+/// The kubelet's own choice.
+pub(crate) const NODE_LEASE_SECONDS: u32 = 40;
+
 /// How a cluster is set up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -10,6 +13,9 @@ pub struct Options {
     /// Which controllers run, as kube-controller-manager's `--controllers`: `*`, a name, or `-` and a name. `scheduler` and
     /// `kubelet` are among them.
     pub controllers: Vec<String>,
+    /// How long a node's lease lasts, as the kubelet's `nodeLeaseDurationSeconds`: it is renewed at every quarter of it. One
+    /// that lasts long leaves a cluster at rest, in which virtual time passes quickly.
+    pub node_lease_seconds: u32,
     /// Whether RBAC decides who may do what; without it everybody may do everything.
     pub rbac: bool,
     /// Static bearer tokens and their users.
@@ -28,6 +34,7 @@ impl Default for Options {
         Self {
             nodes: 1,
             controllers: vec!["*".to_owned()],
+            node_lease_seconds: NODE_LEASE_SECONDS,
             rbac: false,
             tokens: Vec::new(),
             root_ca: String::new(),

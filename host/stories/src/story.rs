@@ -5,7 +5,7 @@
 //! so a seed gives the same run each time. The files in `story/` have the parts: effects, watches, writes, definitions,
 //! others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -58,6 +58,9 @@ const MAX_REACTIONS_AT_ONCE: u64 = 1_000;
 const COMPACT_MS: u64 = 300_000;
 /// Resources that change by themselves.
 const HEARTBEATS: [&str; 2] = ["leases", "events"];
+/// How long the leases of nodes last: four hours. What a heartbeat changes no story looks at, and of ten days they were most
+/// of the work.
+const NODE_LEASE_SECONDS: u32 = 4 * 60 * 60;
 /// Guest calls in flight at once.
 const CALL_SLOTS: usize = 8;
 /// HTTP requests of a plugin in a minute, and the minutes between two audits: as of the host.
@@ -81,7 +84,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             config: Value::Object(serde_json::Map::new()),
-            cluster: Options::default(),
+            cluster: Options { node_lease_seconds: NODE_LEASE_SECONDS, ..Options::default() },
             reversed: false,
             crash_after: None,
         }
@@ -235,6 +238,7 @@ impl Story {
         let end_ms = self.now_ms().saturating_add(LONGEST_MS);
         self.notable_ms = self.now_ms();
         while self.step((self.notable_ms + QUIET_MS).min(end_ms))? {}
+        self.api.now_ms = self.now_ms().max((self.notable_ms + QUIET_MS).min(end_ms));
         Ok(())
     }
 
@@ -325,21 +329,22 @@ impl Story {
         if self.looked == revision {
             return;
         }
-        let (mut notable, mut definitions) = (false, false);
+        let (mut changed, mut notable) = (BTreeSet::new(), false);
         for [_, plural, _, _] in self.api.cluster.changed_since(self.looked) {
             notable |= !HEARTBEATS.contains(&plural);
-            definitions |= plural == "customresourcedefinitions";
+            if !changed.contains(plural) {
+                changed.insert(plural.to_owned());
+            }
         }
         self.looked = revision;
         if notable {
             self.notable_ms = self.now_ms();
         }
+        let definitions = changed.contains("customresourcedefinitions");
         if definitions {
             self.api.forget_resources();
         }
-        if notable || self.watches_heartbeats() {
-            self.wake_watches();
-        }
+        self.wake_watches(|plural| definitions || changed.contains(plural));
         if self.now_ms() >= self.compact_at && self.read_all() {
             self.compact_at = self.now_ms() + COMPACT_MS;
             self.api.cluster.compact();

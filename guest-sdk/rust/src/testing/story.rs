@@ -106,9 +106,9 @@ impl Story {
     }
 
     /// Runs a story several times: once, with the host started again at its end, with another seed, and with a crash of the host
-    /// after each of its writes. A host that starts again must write nothing, and each run must end with the same objects, but
-    /// for what is drawn and for times. What the story asserts must hold in each run, so counts of requests are for stories
-    /// that are run once.
+    /// after each of its writes: after 50 of them, evenly spread, when there are more. A host that starts again must write
+    /// nothing, and each run must end with the same objects, but for what is drawn and for times. What the story asserts must
+    /// hold in each run, so counts of requests are for stories that are run once.
     ///
     /// # Panics
     /// When the ends differ, or an assertion of the story does not hold.

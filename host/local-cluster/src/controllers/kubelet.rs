@@ -54,8 +54,11 @@ fn reconcile(cluster: &mut Cluster, context: &Context<'_>, (namespace, name): &K
         None if namespace.is_empty() => name,
         None => return Ok(Again::No),
     };
-    let node = cluster.store.get(&NODES, "", node).filter(|node| is_ready(node)).cloned();
-    let Some(node) = node else { return Ok(Again::No) };
+    let Some(node) = cluster.store.get(&NODES, "", node).cloned() else { return Ok(Again::No) };
+    if !is_ready(&node) {
+        node::leave(cluster, &node, context.now);
+        return Ok(Again::No);
+    }
     let groups = vec!["system:nodes".to_owned(), "system:authenticated".to_owned()];
     let mut context = Context::system(&format!("system:node:{}", node.name()), context.answers, context.now);
     context.user = User { groups, ..context.user };

@@ -13,12 +13,13 @@ use crate::context::Context;
 use crate::controllers::controller::{Again, Controller, Key, unchanged};
 use crate::deletion::DeleteOptions;
 use crate::halt::Halt;
+use crate::options::NODE_LEASE_SECONDS;
 use crate::placement::node_of;
 use crate::store::{Change, Event, Object};
 use crate::time;
 
-/// `--node-monitor-grace-period`.
-const GRACE: SignedDuration = SignedDuration::from_secs(50);
+/// How long after the end of its lease a node is lost: of one that lasts 40 seconds, after `--node-monitor-grace-period`.
+const GRACE_SECONDS: i64 = 10;
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -35,9 +36,9 @@ const TAINTING: &[(&str, &str, &str)] = &[
 pub(super) const CONTROLLER: Controller = Controller {
     name: "node-lifecycle-controller",
     user: "system:serviceaccount:kube-system:node-controller",
-    watches: &[("", "nodes")],
+    watches: &[("", "nodes"), ("coordination.k8s.io", "leases")],
     batches: false,
-    keys: |_, change| node_keys(change.event != Event::Deleted, &change.object),
+    keys: watched_keys,
     reconcile: watch_node,
 };
 
@@ -50,6 +51,24 @@ pub(super) const EVICTION: Controller = Controller {
     reconcile: evict,
 };
 
+/// Nodes that changed, and those whose lease lasts longer or shorter than before.
+fn watched_keys(_: &Cluster, change: &Change) -> Vec<Key> {
+    let object = &change.object;
+    let lasts = |lease: &Object| lease_seconds(Some(&lease.value));
+    let wanted = change.event != Event::Deleted
+        && (change.storage != *LEASES
+            || change.previous.as_deref().is_some_and(|before| lasts(before) != lasts(object)));
+    node_keys(wanted, object)
+}
+
+/// How long a lease lasts: not less than usual, whoever renews it.
+fn lease_seconds(lease: Option<&Value>) -> i64 {
+    let usual = i64::from(NODE_LEASE_SECONDS);
+    lease
+        .and_then(|lease| lease["spec"]["leaseDurationSeconds"].as_i64())
+        .map_or(usual, |lasts| lasts.clamp(usual, i64::from(u32::MAX)))
+}
+
 fn node_keys(wanted: bool, node: &Object) -> Vec<Key> {
     wanted.then(|| ("".into(), node.name().into())).into_iter().collect()
 }
@@ -60,7 +79,8 @@ fn watch_node(cluster: &mut Cluster, context: &Context<'_>, (_, name): &Key) -> 
     let lease = cluster.store.get(&LEASES, "kube-node-lease", name);
     let renewed = lease.and_then(|lease| time::read(&lease.value["spec"]["renewTime"])).unwrap_or(made);
     // Kubelets were silent while nothing of the cluster ran: that does not count.
-    let silent_at = renewed.max(cluster.controllers.since.unwrap_or(renewed)) + GRACE;
+    let grace = SignedDuration::from_secs(lease_seconds(lease.map(|lease| &*lease.value)) + GRACE_SECONDS);
+    let silent_at = renewed.max(cluster.controllers.since.unwrap_or(renewed)) + grace;
     let ready = condition::get(&node.value["status"], "Ready").map(|ready| ready["status"].clone());
     let (mut node, mut again) = (node, Again::At(silent_at));
     if silent_at <= context.now {
@@ -231,6 +251,31 @@ mod tests {
         pass(&mut cluster, 80);
         let left = read(&mut cluster, &format!("{pods}/a"));
         assert!(left.is_null() || !left["metadata"]["deletionTimestamp"].is_null());
+    }
+
+    #[test]
+    fn a_node_whose_lease_lasts_for_hours_is_lost_as_soon_as_any_other() {
+        let mut cluster = Cluster::new(Options { node_lease_seconds: 14_400, ..Options::default() }, after(0));
+        let work = |cluster: &mut Cluster, seconds| {
+            while matches!(cluster.step(&[], after(seconds)), Reply::Done(Step::Worked)) {}
+            let ready = condition::get(&read(cluster, NODE)["status"], "Ready").unwrap()["status"].clone();
+            (ready.as_str().unwrap().to_owned(), cluster.revision())
+        };
+        let annotate = |cluster: &mut Cluster, annotations| {
+            let mut node = read(cluster, NODE);
+            node["metadata"]["annotations"] = annotations;
+            ask(cluster, Put, NODE, &node);
+        };
+        let begun = work(&mut cluster, 5);
+        assert_eq!(work(&mut cluster, 3_500), begun, "a cluster at rest");
+        annotate(&mut cluster, json!({"local-cluster.mortise.dev/ready": "false"}));
+        for (seconds, ready) in [(3_500, "True"), (3_549, "True"), (3_550, "Unknown")] {
+            assert_eq!(work(&mut cluster, seconds).0, ready, "after {seconds} s");
+        }
+        annotate(&mut cluster, json!({}));
+        for seconds in [3_600, 10_000] {
+            assert_eq!(work(&mut cluster, seconds).0, "True", "after {seconds} s");
+        }
     }
 
     #[test]

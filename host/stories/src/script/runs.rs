@@ -15,8 +15,9 @@ use crate::story::Settings;
 const AGAIN_MS: u64 = 5_000;
 /// The seed of the run in another order: with it responses and events are late by different times.
 const SEED: u64 = 7;
-/// Steps of all runs with crashes together: a short story crashes after each of its writes, one of ten days after a few.
-const MAX_CRASH_STEPS: u64 = 200_000;
+/// Steps of all runs with crashes together, which take a few seconds: a short story crashes after each of its writes, one of
+/// ten days once.
+const MAX_CRASH_STEPS: u64 = 40_000;
 /// The least number of crashes.
 const MIN_CRASHES: u64 = 1;
 
@@ -29,6 +30,8 @@ pub struct Checked {
     pub transcript: String,
     /// How many runs it had.
     pub runs: usize,
+    /// After how many of the host's writes it crashed, each in a run of its own, and how many writes there are after the start.
+    pub crashes: (usize, u64),
 }
 
 /// Checks a story, and its transcript if there is one.
@@ -44,12 +47,13 @@ pub fn check(script: &Script, recorded: Option<&str>, guest: &Rc<dyn Guest>) -> 
     };
     let mut played = match play(script, Rc::clone(guest), settings(), true) {
         Ok(played) => played,
-        Err(why) => return Checked { failures: vec![why], transcript: String::new(), runs: 1 },
+        Err(why) => return Checked { failures: vec![why], transcript: String::new(), runs: 1, crashes: (0, 0) },
     };
     let mut checked = Checked {
         failures: std::mem::take(&mut played.failures),
         transcript: std::mem::take(&mut played.transcript),
         runs: 1,
+        crashes: (0, 0),
     };
     if let Some(recorded) = recorded.filter(|recorded| *recorded != checked.transcript) {
         let lines = diff(recorded, &checked.transcript);
@@ -76,9 +80,11 @@ pub fn check(script: &Script, recorded: Option<&str>, guest: &Rc<dyn Guest>) -> 
     let mut order = Settings { reversed: true, ..settings() };
     order.cluster.seed = SEED;
     other("in another order", order);
-    for at in crashes(played.sent_at_start, sent, steps) {
-        other(&format!("with a crash after write {at}"), Settings { crash_after: Some(at), ..settings() });
+    let crashes = crashes(played.sent_at_start, sent, steps);
+    for at in &crashes {
+        other(&format!("with a crash after write {at}"), Settings { crash_after: Some(*at), ..settings() });
     }
+    checked.crashes = (crashes.len(), sent - played.sent_at_start);
     checked
 }
 
@@ -142,6 +148,7 @@ steps:
         let checked = checked(SETS);
         assert_eq!(checked.failures, Vec::<String>::new(), "{}", checked.transcript);
         assert!(checked.runs > 6, "{}", checked.runs);
+        assert_eq!(checked.crashes, (checked.runs - 2, checked.runs as u64 - 2), "one and another run have no crash");
     }
 
     #[test]
@@ -162,7 +169,7 @@ steps:
     #[test]
     fn crashes_are_spread_over_a_long_story() {
         assert_eq!(crashes(2, 6, 1_000), [3, 4, 5, 6]);
-        assert_eq!(crashes(0, 1_000, 100_000), [500, 1_000]);
+        assert_eq!(crashes(0, 1_000, 20_000), [500, 1_000]);
         assert_eq!(crashes(0, 1_000, 1_000_000), [1_000]);
         assert_eq!(crashes(4, 4, 10), Vec::<u64>::new());
     }

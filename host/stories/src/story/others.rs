@@ -26,6 +26,17 @@ fn said(refused: Refused) -> String {
     refused.message
 }
 
+/// Whether a merge patch would change nothing of an object: then it is not sent.
+fn has(object: &Value, patch: &Value) -> bool {
+    match (patch, object) {
+        (Value::Object(patch), Value::Object(object)) => patch.iter().all(|(name, patch)| match object.get(name) {
+            Some(member) => has(member, patch),
+            None => patch.is_null(),
+        }),
+        _ => patch == object,
+    }
+}
+
 impl Story {
     /// Which object a tree is; its namespace is "default" when it names none and its kind needs one.
     ///
@@ -168,6 +179,7 @@ impl Story {
             }
             let patch = (reaction.react)(&frame["object"]);
             if !patch.is_null()
+                && !has(&frame["object"], &patch)
                 && let Ok(target) = self.reference(&frame["object"])
                 && let Err(why) = self.edit(&target, &patch)
             {

@@ -133,6 +133,19 @@ fn every_seed_every_order_and_every_crash_end_the_same() {
 }
 
 #[test]
+fn ten_days_in_which_nothing_changes_are_few_steps() {
+    let mut story = story();
+    story.apply(&set("web", 1)).unwrap();
+    story.run_until_idle().unwrap();
+    let before = (story.now_ms(), story.steps(), story.calls(), story.sent());
+    story.advance(10 * 24 * 60 * 60_000).unwrap();
+    assert_eq!(story.now_ms() - before.0, 864_000_000);
+    // The host's hourly audits of some kinds and few heartbeats; a renewal of a lease each ten seconds alone were more.
+    assert!(story.steps() - before.1 < 50_000, "{}", story.steps() - before.1);
+    assert_eq!((story.calls(), story.sent()), (before.2, before.3));
+}
+
+#[test]
 fn two_controllers_that_undo_each_other_are_found() {
     let mut story = story();
     for value in ["one", "other"] {

@@ -1,7 +1,7 @@
 //! What woke an object: the changes that the host saw between two calls, of what concerns the object. It must not know how
 //! the engine decides; it sees changes and calls as they pass.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use mortise_core::dependencies::{Dependencies, Dependency};
 use mortise_core::object::{Kind, Name, Object, ObjectRef};
@@ -33,7 +33,7 @@ struct Called {
 #[derive(Debug, Default)]
 pub(super) struct Wakes {
     newest: u64,
-    changes: Vec<Change>,
+    changes: VecDeque<Change>,
     called: BTreeMap<ObjectRef, Called>,
 }
 
@@ -44,9 +44,10 @@ impl Wakes {
             kind: owner.kind.clone(),
             name: Name { namespace: owner.namespace.clone(), name: owner.name.clone() },
         });
-        self.changes.push(Change { number: self.newest, object: object.reference(), owner });
-        let excess = self.changes.len().saturating_sub(MAX_CHANGES);
-        self.changes.drain(..excess);
+        if self.changes.len() >= MAX_CHANGES {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(Change { number: self.newest, object: object.reference(), owner });
     }
 
     pub(super) fn called(&mut self, object: &ObjectRef) {

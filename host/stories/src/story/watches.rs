@@ -21,6 +21,8 @@ const MAX_DOUBLED: u32 = 6;
 pub(super) struct Open {
     /// What is due for an older epoch is void.
     epoch: u64,
+    /// The resource, once it was listed.
+    plural: Option<String>,
     stream: Option<Box<Watch>>,
     /// All changes up to this version were delivered.
     position: u64,
@@ -30,8 +32,10 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn due_ms(&self) -> Option<u64> {
-        let bookmark = self.stream.as_ref().map(|stream| since_begin(stream.due()));
+    /// When the stream is read. A bookmark, or a new stream, says nothing to whom has the newest version.
+    fn due_ms(&self, newest: u64) -> Option<u64> {
+        let stream = self.stream.as_ref().filter(|_| self.position < newest);
+        let bookmark = stream.map(|stream| since_begin(stream.due()));
         [self.poll_at, bookmark].into_iter().flatten().min()
     }
 }
@@ -41,7 +45,8 @@ impl Story {
     pub(super) fn open(&mut self, slice: Slice) {
         self.epochs += 1;
         let epoch = self.epochs;
-        self.watches.insert(slice.clone(), Open { epoch, stream: None, position: 0, poll_at: None, failures: 0 });
+        let open = Open { epoch, plural: None, stream: None, position: 0, poll_at: None, failures: 0 };
+        self.watches.insert(slice.clone(), open);
         let delay_ms = self.soon();
         self.schedule(delay_ms, Due::List(slice, epoch));
     }
@@ -62,7 +67,8 @@ impl Story {
             Ok(list) => list,
             Err(refused) => return self.failed(slice, &refused),
         };
-        let is_namespaced = self.api.resource(&slice.kind).is_ok_and(|resource| resource.namespaced);
+        let resource = self.api.resource(&slice.kind).ok();
+        let is_namespaced = resource.as_ref().is_some_and(|resource| resource.namespaced);
         let mut items = list["items"].as_array().cloned().unwrap_or_default();
         if self.settings.reversed {
             items.reverse();
@@ -75,6 +81,7 @@ impl Story {
         events.push(WatchEvent::ListDone(ResourceVersion(version)));
         if let Some(open) = self.watches.get_mut(slice) {
             (open.position, open.failures) = (version, 0);
+            open.plural = resource.map(|resource| resource.plural);
         }
         self.deliver_all(slice, events);
         self.stream(slice, epoch);
@@ -114,16 +121,14 @@ impl Story {
         }
     }
 
-    /// Something changed in the cluster.
-    pub(super) fn wake_watches(&mut self) {
-        for slice in self.watches.keys().cloned().collect::<Vec<_>>() {
+    /// Something changed in the cluster: an object of each of some resources.
+    pub(super) fn wake_watches(&mut self, changed: impl Fn(&str) -> bool) {
+        let of_changed = |open: &Open| open.plural.as_deref().is_none_or(&changed);
+        let woken: Vec<Slice> =
+            self.watches.iter().filter(|(_, open)| of_changed(open)).map(|(slice, _)| slice.clone()).collect();
+        for slice in woken {
             self.wake_watch(&slice);
         }
-    }
-
-    /// Whether a watch is of a kind whose objects change by themselves; others need not be read then.
-    pub(super) fn watches_heartbeats(&self) -> bool {
-        self.watches.keys().any(|slice| matches!(&*slice.kind.kind, "Lease" | "Event"))
     }
 
     /// Reads every stream to the end of the log; false when that changed something, so that there is more.
@@ -137,13 +142,14 @@ impl Story {
     }
 
     pub(super) fn next_poll(&self) -> Option<u64> {
-        self.watches.values().filter_map(Open::due_ms).min()
+        let newest = self.api.cluster.revision();
+        self.watches.values().filter_map(|open| open.due_ms(newest)).min()
     }
 
     /// Reads the streams that are due.
     pub(super) fn poll(&mut self) {
-        let now_ms = self.now_ms();
-        let is_due = |open: &Open| open.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        let (now_ms, newest) = (self.now_ms(), self.api.cluster.revision());
+        let is_due = |open: &Open| open.due_ms(newest).is_some_and(|due_ms| due_ms <= now_ms);
         let due: Vec<(Slice, u64)> = self
             .watches
             .iter()

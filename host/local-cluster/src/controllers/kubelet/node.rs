@@ -11,13 +11,11 @@ use crate::controllers::controller::Again;
 use crate::controllers::storages::LEASES;
 use crate::controllers::write;
 use crate::halt::Halt;
+use crate::options::NODE_LEASE_SECONDS;
 use crate::published::KUBERNETES;
 use crate::store::Object;
 use crate::time;
 
-/// How often the lease is renewed: a quarter of its 40 seconds.
-const LEASE_SECONDS: i64 = 40;
-const RENEW: SignedDuration = SignedDuration::from_secs(10);
 /// How often a status that does not change is reported, `nodeStatusReportFrequency`.
 const REPORT: SignedDuration = SignedDuration::from_secs(300);
 
@@ -25,29 +23,47 @@ pub(super) fn reconcile(cluster: &mut Cluster, context: &Context<'_>, node: &Obj
     let now = context.now;
     let status = status(node, now);
     write::update_status(cluster, context, node, status)?;
+    let seconds = cluster.options.node_lease_seconds;
+    // A quarter of its life.
+    let renew = SignedDuration::from_millis(i64::from(seconds) * 250);
     let Some(lease) = cluster.store.get(&LEASES, "kube-node-lease", node.name()).cloned() else {
         let reference = json!({"apiVersion": "v1", "kind": "Node", "name": node.name(), "uid": node.uid()});
         let lease = json!({
             "metadata": {"name": node.name(), "ownerReferences": [reference]},
             "spec": {
-                "holderIdentity": node.name(), "leaseDurationSeconds": LEASE_SECONDS, "renewTime": time::micro(now),
+                "holderIdentity": node.name(), "leaseDurationSeconds": seconds, "renewTime": time::micro(now),
             },
         });
         let kind = ("coordination.k8s.io", "v1", "Lease");
         return match write::create(cluster, context, kind, "kube-node-lease", lease) {
             Err(Halt::Call(call)) => Err(Halt::Call(call)),
-            Ok(_) | Err(Halt::Status(_)) => Ok(Again::At(now + RENEW)),
+            Ok(_) | Err(Halt::Status(_)) => Ok(Again::At(now + renew)),
         };
     };
-    let due = time::read(&lease.value["spec"]["renewTime"]).map_or(now, |renewed| renewed + RENEW);
-    if due > now {
+    let spec = &lease.value["spec"];
+    let due = time::read(&spec["renewTime"]).map_or(now, |renewed| renewed + renew);
+    if due > now && spec["leaseDurationSeconds"] == seconds {
         return Ok(Again::At(due));
     }
-    // A heartbeat takes the short way: nothing but the time changes, and nothing may refuse it.
+    beat(cluster, &lease, seconds, now);
+    Ok(Again::At(now + renew))
+}
+
+/// The last heartbeat of a kubelet that is gone now. Where leases last longer than usual it was not due, and the node would
+/// seem well for as long.
+pub(super) fn leave(cluster: &mut Cluster, node: &Object, now: Timestamp) {
+    let Some(lease) = cluster.store.get(&LEASES, "kube-node-lease", node.name()).cloned() else { return };
+    if lease.value["spec"]["leaseDurationSeconds"].as_u64() > Some(NODE_LEASE_SECONDS.into()) {
+        beat(cluster, &lease, NODE_LEASE_SECONDS, now);
+    }
+}
+
+/// A heartbeat takes the short way: nothing but the time changes, and nothing may refuse it.
+fn beat(cluster: &mut Cluster, lease: &Object, seconds: u32, now: Timestamp) {
     let mut value = lease.value.clone();
     write::set(&mut value["spec"], "renewTime", time::micro(now).into());
+    write::set(&mut value["spec"], "leaseDurationSeconds", seconds.into());
     cluster.store.put(&LEASES, value);
-    Ok(Again::At(now + RENEW))
 }
 
 fn status(node: &Object, now: Timestamp) -> Value {
