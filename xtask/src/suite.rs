@@ -279,13 +279,13 @@ fn clippy(checkout: &Checkout) -> Result<()> {
 
 fn unit(checkout: &Checkout) -> Command {
     let mut command = checkout.cargo();
-    command.args(["test", "--workspace", "--exclude", INTEGRATION]);
+    command.args(["test", "--no-fail-fast", "--workspace", "--exclude", INTEGRATION]);
     command
 }
 
 fn plugins(checkout: &Checkout) -> Command {
     let mut command = checkout.cargo();
-    command.args(["test", "--workspace", "--locked", "--target-dir"]).arg(target_dir(checkout));
+    command.args(["test", "--no-fail-fast", "--workspace", "--locked", "--target-dir"]).arg(target_dir(checkout));
     command.current_dir(checkout.path(PLUGINS));
     command
 }

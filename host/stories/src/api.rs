@@ -26,7 +26,9 @@ use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteOp, Written};
 use mortise_local_cluster::{
     Answer, Body, Call, Cluster, Credentials, Frame, Method, Options, Reply, Request, Step, User, Watch,
 };
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::clock::timestamp;
 
@@ -101,6 +103,23 @@ impl Ask<'_> {
     /// Reads what is at a path. Other requests begin with this one, too.
     pub fn get(path: String) -> Self {
         Self { method: Method::Get, path, query: Vec::new(), content_type: request::JSON, body: &[] }
+    }
+}
+
+/// One event of a watch.
+#[derive(Debug, Deserialize)]
+pub struct Seen {
+    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    #[serde(rename = "type")]
+    pub event: String,
+    /// The object, or the status of an error.
+    pub object: Box<RawValue>,
+}
+
+impl Seen {
+    /// The object as a tree.
+    pub fn tree(&self) -> Value {
+        serde_json::from_str(self.object.get()).unwrap_or_default()
     }
 }
 
@@ -182,7 +201,7 @@ impl<W: Answers> Api<W> {
     }
 
     /// What a watch has to send now; None where its stream ends.
-    pub fn poll(&self, watch: &mut Watch) -> Vec<Option<Value>> {
+    pub fn poll(&self, watch: &mut Watch) -> Vec<Option<Seen>> {
         let mut answers = Vec::new();
         loop {
             match self.cluster.poll(watch, &answers, timestamp(self.now_ms)) {
@@ -350,9 +369,9 @@ pub fn outcome(refused: Refused, op: &WriteOp) -> Result<Written, WriteError> {
     response::refused(refused, op).map_err(|refused| refused.to_error_of(op))
 }
 
-fn event(frame: Frame) -> Option<Value> {
+fn event(frame: Frame) -> Option<Seen> {
     match frame {
-        Frame::Event(text) => Some(serde_json::from_str(&text).expect("the cluster sends JSON")),
+        Frame::Event(text) => Some(serde_json::from_str(&text).expect("the cluster sends events as JSON")),
         Frame::End => None,
     }
 }

@@ -456,9 +456,10 @@ impl World {
 
     /// Removes the finalizers of plugins, and uncordons the Nodes.
     fn clean_finalizers(&self) {
+        let served = self.plane.kubectl_output(&["get", "crd", "-o", "name"]).unwrap_or_default();
         let none = r#"{"metadata":{"finalizers":null}}"#;
         let names = "jsonpath={range .items[*]}{.metadata.name} {.metadata.namespace}{\"\\n\"}{end}";
-        for kind in FINALIZED {
+        for kind in FINALIZED.into_iter().filter(|kind| served.contains(kind)) {
             let left = self.plane.kubectl_output(&["get", kind, "-A", "-o", names]).unwrap_or_default();
             for (name, namespace) in left.lines().filter_map(|line| line.split_once(' ')) {
                 let namespace = if namespace.is_empty() { vec![] } else { vec!["-n", namespace] };
@@ -489,12 +490,11 @@ impl World {
         self.clean_finalizers();
         // The plugins' CRDs, not the host's own.
         delete(&["crd", "-l", "app.kubernetes.io/managed-by=mortise,app.kubernetes.io/part-of!=mortise"]);
-        delete(&["nodes", "-l", OF_A_TEST]);
         delete(&["plugins.mortise.dev", "--all"]);
         delete(&["lease", "-n", HOST_NAMESPACE, "--all"]);
         // Otherwise a plugin for Deployments would find them in the next test, in a terminating namespace.
         delete(&["deployments", "-n", &self.namespace, "--all"]);
-        let _ = self.plane.kubectl_output(&["delete", "namespace", "-l", OF_A_TEST, "--wait=false"]);
+        let _ = self.plane.kubectl_output(&["delete", "nodes,namespaces", "-l", OF_A_TEST, "--wait=false"]);
         // No other test uses a namespace of this name.
         let _ = self.plane.kubectl_output(&["delete", "namespace", &self.namespace, "--wait=false"]);
     }

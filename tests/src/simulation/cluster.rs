@@ -11,7 +11,7 @@ use mortise_core::response::Refused;
 use mortise_core::scope::Slice;
 use mortise_core::write::{Write, WriteError, WriteErrorClass, Written};
 use mortise_local_cluster::{Cluster as LocalCluster, Method, Options, Step, Watch};
-use mortise_stories::api::{Api, Ask, Client, NoWebhooks};
+use mortise_stories::api::{Api, Ask, Client, NoWebhooks, Seen};
 use serde_json::{Value, json};
 
 /// By how much a restore may raise versions, as etcd's manual advises.
@@ -363,10 +363,7 @@ impl Cluster {
             }
             for frame in frames {
                 match frame {
-                    Some(mut event) if event["type"] != "BOOKMARK" => {
-                        let deleted = event["type"] == "DELETED";
-                        self.record(slice, event["object"].take(), deleted);
-                    }
+                    Some(seen) if seen.event != "BOOKMARK" => self.record(slice, &seen),
                     Some(_) => {}
                     // Its time is over, or its kind is served no more.
                     None => self.open(slice, self.version()),
@@ -375,7 +372,8 @@ impl Cluster {
         }
     }
 
-    fn record(&mut self, slice: &Slice, object: Value, deleted: bool) {
+    fn record(&mut self, slice: &Slice, seen: &Seen) {
+        let (object, deleted) = (seen.tree(), seen.event == "DELETED");
         let target = reference(&object);
         let record = Record {
             version: version_of(&object),
@@ -383,7 +381,7 @@ impl Cluster {
             uid: object["metadata"]["uid"].as_str().unwrap_or_default().into(),
             deleting: deleted || is_deleting(&object),
             deleted,
-            text: object.to_string().into(),
+            text: seen.object.get().into(),
         };
         self.feeds.entry(slice.clone()).or_default().history.push(record.clone());
         if !is_whole(slice) {

@@ -170,17 +170,18 @@ impl Story {
         }
         let Some(watch) = &mut reaction.watch else { return };
         for frame in self.api.poll(watch) {
-            let Some(frame) = frame else {
+            let Some(seen) = frame else {
                 reaction.watch = None;
                 return;
             };
-            if frame["type"] != "ADDED" && frame["type"] != "MODIFIED" {
+            if seen.event != "ADDED" && seen.event != "MODIFIED" {
                 continue;
             }
-            let patch = (reaction.react)(&frame["object"]);
+            let object = seen.tree();
+            let patch = (reaction.react)(&object);
             if !patch.is_null()
-                && !has(&frame["object"], &patch)
-                && let Ok(target) = self.reference(&frame["object"])
+                && !has(&object, &patch)
+                && let Ok(target) = self.reference(&object)
                 && let Err(why) = self.edit(&target, &patch)
             {
                 self.log.push(format!("another controller cannot change {target}: {why}"));

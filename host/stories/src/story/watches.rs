@@ -166,22 +166,25 @@ impl Story {
         open.poll_at = None;
         let Some(stream) = &mut open.stream else { return };
         for frame in self.api.poll(stream) {
-            let Some(mut frame) = frame else {
+            let Some(seen) = frame else {
                 if let Some(open) = self.watches.get_mut(slice) {
                     open.stream = None;
                 }
                 return self.stream(slice, epoch);
             };
-            let (kind, object) = (frame["type"].take(), frame["object"].take());
-            if kind == "ERROR" {
-                let refused = Refused::from_status(object.to_string().as_bytes()).unwrap_or_default();
-                return self.failed(slice, &refused);
-            }
-            let version = version_of(&object);
-            let event = match kind.as_str().unwrap_or_default() {
-                "BOOKMARK" => WatchEvent::Progress(ResourceVersion(version)),
-                "DELETED" => self.decoded(slice, &object, |object| WatchEvent::Deleted(Box::new(object))),
-                _ => self.decoded(slice, &object, |object| WatchEvent::Applied(Box::new(object))),
+            let text = seen.object.get();
+            let event = match &*seen.event {
+                "ERROR" => {
+                    let refused = Refused::from_status(text.as_bytes()).unwrap_or_default();
+                    return self.failed(slice, &refused);
+                }
+                "BOOKMARK" => WatchEvent::Progress(ResourceVersion(version_of(&seen.tree()))),
+                "DELETED" => self.decoded(slice, text, |object| WatchEvent::Deleted(Box::new(object))),
+                _ => self.decoded(slice, text, |object| WatchEvent::Applied(Box::new(object))),
+            };
+            let version = match &event {
+                WatchEvent::Applied(object) | WatchEvent::Deleted(object) => object.resource_version.0,
+                _ => version_of(&seen.tree()),
             };
             if let Some(open) = self.watches.get_mut(slice) {
                 open.position = version;
@@ -193,8 +196,8 @@ impl Story {
         }
     }
 
-    fn decoded(&mut self, slice: &Slice, object: &Value, event: impl FnOnce(Object) -> WatchEvent) -> WatchEvent {
-        match Object::decode_as(&slice.kind, object.to_string().as_bytes(), &mut self.interner) {
+    fn decoded(&mut self, slice: &Slice, text: &str, event: impl FnOnce(Object) -> WatchEvent) -> WatchEvent {
+        match Object::decode_as(&slice.kind, text.as_bytes(), &mut self.interner) {
             Ok(object) => {
                 self.wakes.changed(&object);
                 event(object)
