@@ -55,7 +55,8 @@ impl Checkout {
     }
 
     pub(crate) fn build_host(&self) -> Result<PathBuf> {
-        execute(self.cargo().args(["build", "--package", "mortise"]))?;
+        // With the features that the tests build it with: otherwise most dependencies are compiled once more.
+        execute(self.cargo().args(["build", "--workspace", "--bin", "mortise"]))?;
         let binary = self.target("debug/mortise");
         if !binary.is_file() {
             bail!("cargo built the package mortise, but {} is missing", binary.display());

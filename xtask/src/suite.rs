@@ -298,7 +298,8 @@ fn stories(checkout: &Checkout) -> Result<()> {
 
 fn integration(checkout: &Checkout) -> Command {
     let mut command = checkout.cargo();
-    command.args(["test", "--package", INTEGRATION, "--tests"]);
+    // Of the whole workspace, so that no dependency is compiled again with fewer features.
+    command.args(["test", "--workspace", "--test", "it"]);
     command
 }
 

@@ -91,13 +91,16 @@ impl Story {
         Ok(())
     }
 
-    /// Deletes an object: at once, or when its finalizers and its grace period are over.
+    /// Deletes an object, as `kubectl delete` does: at once, or when its finalizers and its grace period are over; what it owns
+    /// follows.
     ///
     /// # Errors
     /// The API server's message.
     pub fn delete(&mut self, target: &ObjectRef) -> Result<(), String> {
         let [path, _] = self.api.path(target).map_err(said)?;
-        let ask = Ask { method: Method::Delete, ..Ask::get(path) };
+        // The API server alone would orphan what a Job owns.
+        let query = vec![("propagationPolicy", "Background".to_owned())];
+        let ask = Ask { method: Method::Delete, query, ..Ask::get(path) };
         self.api.json(Client::Others, ask).map(drop).map_err(said)
     }
 

@@ -77,7 +77,9 @@ impl Story {
         let mut events = Vec::new();
         events.extend((!is_namespaced).then_some(WatchEvent::ClusterScoped));
         events.push(WatchEvent::Listing);
-        events.extend(items.iter().map(|item| self.decoded(slice, item, |object| WatchEvent::Listed(vec![object]))));
+        events.extend(
+            items.iter().map(|item| self.decoded(slice, &item.to_string(), |object| WatchEvent::Listed(vec![object]))),
+        );
         events.push(WatchEvent::ListDone(ResourceVersion(version)));
         if let Some(open) = self.watches.get_mut(slice) {
             (open.position, open.failures) = (version, 0);
