@@ -12,9 +12,9 @@ pub struct Rejection {
     pub target: ObjectKey,
     /// The child's key in the outcome; None for the target of an action.
     pub child: Option<String>,
-    /// Why, as in the condition `Stalled`: `ChildExists` (another owner's object has the child's name), `NotFound`
-    /// (there is nothing to patch), `Invalid` and `Forbidden` (the API server refuses it), `FieldConflict` (another
-    /// manager owns a field).
+    /// Why, as in the condition `Stalled`: `ChildExists` (another owner's object has the child's name),
+    /// `ReservedNamespace` (the child would be in the host's own namespace), `NotFound` (there is nothing to patch),
+    /// `Invalid` and `Forbidden` (the API server refuses it), `FieldConflict` (another manager owns a field).
     pub reason: String,
     /// What happened, for a person.
     pub message: String,

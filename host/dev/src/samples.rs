@@ -35,8 +35,10 @@ pub(crate) async fn apply(client: &Client, file: &Path) -> anyhow::Result<String
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
         let api = api(client, &kind, &namespace).await?;
         let params = PatchParams::apply(MANAGER).force();
-        api.patch(&name, &params, &Patch::Apply(&object)).await.with_context(|| format!("{} {name}", kind.kind))?;
-        applied.push(format!("{} {namespace}/{name}", kind.kind));
+        let stored = api.patch(&name, &params, &Patch::Apply(&object)).await;
+        let stored = stored.with_context(|| format!("{} {name}", kind.kind))?;
+        let within = stored.metadata.namespace.map(|namespace| namespace + "/").unwrap_or_default();
+        applied.push(format!("{} {within}{name}", kind.kind));
     }
     Ok(applied.join(", "))
 }
