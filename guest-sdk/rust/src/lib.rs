@@ -220,9 +220,9 @@
 //!     cluster.add(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"tier": tier}}}));
 //! }
 //! let settings = EverywhereSpec { selector: "tier=web".into(), data: Default::default() };
-//! cluster.settle(&Everywhere::new("settings", settings)).unwrap();
-//! let places = |copy: &&Value| copy["metadata"]["namespace"].clone();
-//! assert_eq!(cluster.objects("ConfigMap").iter().map(places).collect::<Vec<_>>(), ["blog", "shop"]);
+//! let outcome = cluster.reconcile(&Everywhere::new("settings", settings)).unwrap();
+//! assert_eq!(outcome.child_keys(), ["blog", "shop"]);
+//! assert_eq!(outcome.child("shop").unwrap()["metadata"]["namespace"], "shop");
 //! ```
 //!
 //! # Children that exist already
@@ -259,14 +259,15 @@
 //!
 //! let mut cluster = mortise_sdk::testing::Cluster::of(&PLUGIN);
 //! cluster.add(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker"}, "spec": {}}));
-//! cluster.settle(&Cordon::new("c", CordonSpec { node: "worker".into() })).unwrap();
-//! assert_eq!(cluster.objects("Node")[0]["spec"]["unschedulable"], true);
+//! let outcome = cluster.reconcile(&Cordon::new("c", CordonSpec { node: "worker".into() })).unwrap();
+//! let node = ObjectKey::new("v1", "Node", None, "worker");
+//! assert_eq!(outcome.actions, [Action::from(Patch::merge(node, json!({"spec": {"unschedulable": true}})))]);
 //! ```
 //!
 //! # Passwords and certificates
 //!
 //! [`Child::generate`] puts a password, random bytes or a certificate into a Secret. The host makes the value, and no
-//! plugin sees it. In a test the Secret has a stand-in.
+//! plugin sees it.
 //!
 //! ```
 //! use mortise_sdk::prelude::*;
@@ -289,8 +290,12 @@
 //! }
 //!
 //! let mut cluster = mortise_sdk::testing::Cluster::of(&PLUGIN);
-//! cluster.settle(&Login::new("a", LoginSpec { rotation: String::new() })).unwrap();
-//! assert_ne!(cluster.objects("Secret")[0]["data"]["password"], "");
+//! let login = Login::new("a", LoginSpec { rotation: String::new() });
+//! // As the host made it: the annotation says which values are its own.
+//! let metadata = json!({"annotations": {"mortise.dev/generated": r#"{"password": {"rotation": ""}}"#}});
+//! let made = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"password": "c2VjcmV0"}});
+//! let outcome = cluster.add_child(&login, "login", &made).reconcile(&login).unwrap();
+//! assert_eq!(outcome.child_keys(), ["login"]);
 //! ```
 //!
 //! # HTTP

@@ -357,8 +357,8 @@ impl Child {
     /// let mut cluster = mortise_sdk::testing::Cluster::of(&PLUGIN);
     /// let metadata = json!({"name": "moby-dick", "namespace": "default", "labels": {"shelf": "novels"}});
     /// cluster.add(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
-    /// cluster.settle(&Shelf::new("novels", ShelfSpec {})).unwrap();
-    /// assert_eq!(cluster.objects("ConfigMap")[0]["metadata"]["ownerReferences"][0]["name"], "novels");
+    /// let outcome = cluster.reconcile(&Shelf::new("novels", ShelfSpec {})).unwrap();
+    /// assert_eq!(outcome.child_keys(), ["moby-dick"]);
     /// ```
     #[must_use]
     pub fn adopt(self) -> Self {

@@ -2,9 +2,9 @@
 //! rules (declared kinds only, projected fields, selectors, order). An outcome that the host would refuse is refused,
 //! with the host's message.
 //!
-//! Not covered by a [`Cluster`] is what the API server does: schemas (except that a status has no field that its schema
-//! lacks), quotas, JSON patches, strategic patches with lists. With the feature `stories` a `Story` runs the same function with
-//! the real engine on a model of the API server and its controllers, in virtual time.
+//! A [`Cluster`] is for one call: nothing is written, and what the API server does is not covered, such as schemas (except that
+//! a status has no field that its schema lacks), defaults and quotas. With the feature `stories` a `Story` runs the same
+//! function with the real engine on a model of the API server and its controllers, in virtual time.
 
 pub use admission::{Admitted, Refused};
 pub use cluster::Cluster;

@@ -1,7 +1,7 @@
 //! NodeMaintenance as its users see it, run natively.
 
 use mortise_sdk::testing::Cluster;
-use mortise_sdk::{Json, Outcome, Value, json};
+use mortise_sdk::{Action, Json, ObjectKey, Outcome, Value, json};
 
 use super::{NodeMaintenance, NodeMaintenanceSpec, PLUGIN};
 
@@ -56,10 +56,17 @@ fn evicted(outcome: &Outcome<Value>) -> Vec<&str> {
     pods.map(|target| target.name.as_str()).collect()
 }
 
-fn the_node(cluster: &Cluster) -> (Value, Value) {
-    let node = cluster.objects("Node")[0];
-    let by = &node["metadata"]["annotations"]["maintenance.mortise.dev/cordoned-by"];
-    (node["spec"]["unschedulable"].clone(), by.clone())
+/// In whose name an outcome cordons the node, with null for nobody's; None when it leaves the node as it is.
+fn cordoned_by(outcome: &Outcome<Value>) -> Option<Value> {
+    let patch = outcome.actions.iter().find_map(|action| match action {
+        Action::Patch(patch) => patch.body.value().ok(),
+        _ => None,
+    })?;
+    let by = patch["metadata"]["annotations"]["maintenance.mortise.dev/cordoned-by"].clone();
+    let unschedulable = if by.is_null() { Value::Null } else { true.into() };
+    let annotations = json!({"maintenance.mortise.dev/cordoned-by": by});
+    assert_eq!(patch, json!({"metadata": {"annotations": annotations}, "spec": {"unschedulable": unschedulable}}));
+    Some(by)
 }
 
 fn reason(outcome: &Outcome<Value>) -> &str {
@@ -70,14 +77,16 @@ fn reason(outcome: &Outcome<Value>) -> &str {
 fn a_node_is_cordoned_and_drained_of_all_but_daemons_and_static_pods() {
     let mut cluster = cluster();
     let first = cluster.reconcile(&maintenance("m")).unwrap();
-    assert_eq!(evicted(&first), ["alone", "web-0"]);
+    assert_eq!((evicted(&first), cordoned_by(&first)), (vec!["alone", "web-0"], Some(json!("m"))));
     assert_eq!((first.status_value(), reason(&first)), (json!({"cordoned": true, "podsLeft": 2}), "Draining"));
-    let last = cluster.settle(&maintenance("m")).unwrap();
+
+    cluster.add(&node(json!({"unschedulable": true}), Some("m")));
+    for pod in ["alone", "web-0"] {
+        assert!(cluster.remove(&ObjectKey::new("v1", "Pod", Some("default"), pod)));
+    }
+    let last = cluster.reconcile(&maintenance("m")).unwrap();
     assert!(last.is_ready() && last.actions.is_empty(), "{last:?}");
     assert_eq!(last.status_value(), json!({"cordoned": true, "podsLeft": 0}));
-    assert_eq!(the_node(&cluster), (json!(true), json!("m")));
-    let left: Vec<&Value> = cluster.objects("Pod").iter().map(|pod| &pod["metadata"]["name"]).collect();
-    assert_eq!(left, ["daemon", "daemon-of-ours", "elsewhere", "pending", "static"]);
 }
 
 #[test]
@@ -109,36 +118,36 @@ fn the_budget_that_blocks_an_eviction_is_named() {
 #[test]
 fn a_node_is_uncordoned_by_the_maintenance_that_cordoned_it() {
     let mut cluster = cluster();
-    cluster.settle(&maintenance("m")).unwrap();
-    let outcome = cluster.settle(&deleted("m")).unwrap();
-    assert!(outcome.finalized && outcome.actions.is_empty(), "{outcome:?}");
-    assert_eq!(the_node(&cluster), (Value::Null, Value::Null));
-    assert_eq!(cluster.objects("Node")[0]["metadata"]["annotations"]["theirs"], "x");
+    cluster.add(&node(json!({"unschedulable": true}), Some("m")));
+    let outcome = cluster.reconcile(&deleted("m")).unwrap();
+    assert_eq!((outcome.finalized, cordoned_by(&outcome)), (true, Some(Value::Null)));
+    assert_eq!(evicted(&outcome), [""; 0]);
 }
 
 #[test]
 fn a_node_that_somebody_else_has_cordoned_stays_cordoned() {
     let mut cluster = cluster();
     cluster.add(&node(json!({"unschedulable": true}), None));
-    let outcome = cluster.settle(&maintenance("m")).unwrap();
-    assert!(outcome.is_ready(), "it is drained");
+    let outcome = cluster.reconcile(&maintenance("m")).unwrap();
+    assert_eq!((evicted(&outcome), cordoned_by(&outcome)), (vec!["alone", "web-0"], None));
     assert_eq!(outcome.status_value()["cordoned"], false);
-    assert!(cluster.settle(&deleted("m")).unwrap().finalized);
-    assert_eq!(the_node(&cluster), (json!(true), Value::Null));
+    let outcome = cluster.reconcile(&deleted("m")).unwrap();
+    assert!(outcome.finalized && outcome.actions.is_empty(), "{outcome:?}");
 }
 
 #[test]
 fn of_two_maintenances_of_a_node_the_last_one_uncordons_it() {
     let mut cluster = cluster();
-    cluster.settle(&maintenance("first")).unwrap();
+    cluster.add(&node(json!({"unschedulable": true}), Some("first")));
     cluster.add(&maintenance("first")).add(&maintenance("second"));
-    assert_eq!(cluster.settle(&maintenance("second")).unwrap().status_value()["cordoned"], false);
-    cluster.add(&deleted("first"));
-    assert!(cluster.settle(&deleted("first")).unwrap().finalized);
-    assert_eq!(the_node(&cluster), (json!(true), json!("second")), "it is handed over");
-    cluster.add(&deleted("second"));
-    assert!(cluster.settle(&deleted("second")).unwrap().finalized);
-    assert_eq!(the_node(&cluster), (Value::Null, Value::Null));
+    let second = cluster.reconcile(&maintenance("second")).unwrap();
+    assert_eq!((cordoned_by(&second), &second.status_value()["cordoned"]), (None, &json!(false)));
+    let outcome = cluster.add(&deleted("first")).reconcile(&deleted("first")).unwrap();
+    assert_eq!((outcome.finalized, cordoned_by(&outcome)), (true, Some(json!("second"))), "it is handed over");
+
+    cluster.add(&node(json!({"unschedulable": true}), Some("second")));
+    let outcome = cluster.add(&deleted("second")).reconcile(&deleted("second")).unwrap();
+    assert_eq!((outcome.finalized, cordoned_by(&outcome)), (true, Some(Value::Null)));
 }
 
 #[test]

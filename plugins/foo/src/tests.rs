@@ -52,7 +52,7 @@ fn an_event_reports_a_synced_deployment_and_the_status_has_its_available_replica
     assert!(!outcome.is_ready(), "1 of 3 is available");
 
     cluster.add_child(&example(3), "deployment", &deployment("web", 3, 3));
-    let outcome = cluster.settle(&example(3)).unwrap();
+    let outcome = cluster.reconcile(&example(3)).unwrap();
     assert!(outcome.is_ready());
     assert_eq!(events(&outcome), ["Synced"]);
 }

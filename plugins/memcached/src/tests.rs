@@ -66,10 +66,10 @@ fn the_status_names_the_pods_and_not_those_of_another_memcached() {
 fn it_is_not_ready_before_the_newest_servers_are() {
     for (observed, updated, ready) in [(1, 2, false), (2, 1, false), (2, 2, true)] {
         let status = json!({"availableReplicas": 2, "updatedReplicas": updated, "observedGeneration": observed});
-        let mut cluster = cluster(&example(2), status, 2);
-        let mut deployment = cluster.objects("Deployment")[0].clone();
-        deployment["metadata"]["generation"] = json!(2);
-        let outcome = cluster.add(&deployment).reconcile(&example(2)).unwrap();
+        let mut cluster = cluster(&example(2), json!({}), 2);
+        let metadata = json!({"generation": 2});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "status": status});
+        let outcome = cluster.add_child(&example(2), "deployment", &deployment).reconcile(&example(2)).unwrap();
         assert_eq!(outcome.is_ready(), ready, "{observed} {updated}");
     }
 }

@@ -1,7 +1,7 @@
 //! MyDaemonSet as its users see it, run natively.
 
 use mortise_sdk::testing::Cluster;
-use mortise_sdk::{Json, ObjectKey, Outcome, RawJson, Value, json};
+use mortise_sdk::{Json, Outcome, RawJson, Value, json};
 
 use super::{MAX_CHILDREN, MyDaemonSet, PLUGIN};
 
@@ -74,17 +74,6 @@ fn the_name_of_a_pod_is_stable_and_unique() {
 }
 
 #[test]
-fn a_new_node_gets_a_pod_and_that_of_a_removed_node_is_deleted() {
-    let mut cluster = cluster(&[node("node-1")]);
-    assert_eq!(cluster.settle(&sample()).unwrap().child_keys(), ["node-1"]);
-    cluster.add(&node("node-2"));
-    assert_eq!(cluster.settle(&sample()).unwrap().child_keys(), ["node-1", "node-2"]);
-    cluster.remove(&ObjectKey::new("v1", "Node", None, "node-1"));
-    assert_eq!(cluster.settle(&sample()).unwrap().child_keys(), ["node-2"]);
-    assert_eq!(cluster.objects("Pod").len(), 1);
-}
-
-#[test]
 fn ready_pods_that_are_not_being_deleted_count_as_available() {
     let (mut leaving, set) = (pod("Running", true), sample());
     leaving["metadata"] = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
@@ -97,7 +86,7 @@ fn ready_pods_that_are_not_being_deleted_count_as_available() {
     assert_eq!(outcome.child_keys(), ["a", "b", "c"], "the successor of c is wanted; the host waits until c is gone");
 
     cluster.add_child(&set, "b", &pod("Running", true)).add_child(&set, "c", &pod("Running", true));
-    assert!(cluster.settle(&set).unwrap().is_ready());
+    assert!(cluster.reconcile(&set).unwrap().is_ready());
 }
 
 #[test]

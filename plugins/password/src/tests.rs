@@ -1,4 +1,4 @@
-//! The function on clusters in memory.
+//! The function, one call at a time.
 
 use mortise_sdk::testing::Cluster;
 
@@ -8,27 +8,34 @@ fn password(secret_name: &str, length: u32) -> Password {
     Password::new("db", PasswordSpec { secret_name: secret_name.into(), length, rotation: String::new() })
 }
 
+/// A cluster with the Secret `login`, as the host made it for `login`.
+fn made(login: &Password) -> Cluster {
+    let annotations = json!({"mortise.dev/generated": r#"{"password": {"rotation": ""}}"#});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "annotations": annotations},
+        "data": {"password": "c2VjcmV0"}});
+    let mut cluster = Cluster::of(&PLUGIN);
+    cluster.add_child(login, "login", &secret);
+    cluster
+}
+
 #[test]
 fn the_secret_has_a_password_and_no_outcome_repeats_it() {
-    let mut cluster = Cluster::of(&PLUGIN);
-    assert!(!cluster.reconcile(&password("login", 16)).unwrap().is_ready());
-    let outcome = cluster.settle(&password("login", 16)).unwrap();
+    let login = password("login", 16);
+    let first = Cluster::of(&PLUGIN).reconcile(&login).unwrap();
+    assert_eq!((first.child_keys(), first.is_ready()), (vec!["login"], false));
+    let outcome = made(&login).reconcile(&login).unwrap();
     assert!(outcome.is_ready());
     assert_eq!(outcome.status_value()["secretName"], "login");
-    let secrets = cluster.objects("Secret");
-    assert_eq!(secrets[0]["metadata"]["name"], "login");
-    let made = secrets[0]["data"]["password"].as_str().unwrap();
-    assert!(!made.is_empty() && !format!("{outcome:?}").contains(made));
+    assert_eq!(outcome.child("login").unwrap()["metadata"]["name"], "login");
+    assert!(!format!("{outcome:?}").contains("c2VjcmV0"));
 }
 
 #[test]
 fn another_name_is_another_secret() {
-    let mut cluster = Cluster::of(&PLUGIN);
-    cluster.settle(&password("login", 16)).unwrap();
-    let outcome = cluster.settle(&password("token", 16)).unwrap();
-    assert_eq!(outcome.status_value()["secretName"], "token");
-    let names: Vec<_> = cluster.objects("Secret").iter().map(|secret| secret["metadata"]["name"].clone()).collect();
-    assert_eq!(names, ["token"]);
+    let outcome = made(&password("login", 16)).reconcile(&password("token", 16)).unwrap();
+    assert_eq!(outcome.child_keys(), ["token"], "the host deletes the former one");
+    assert_eq!(outcome.status_value()["secretName"], Value::Null);
+    assert!(!outcome.is_ready(), "the password is not made yet");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Actions in native tests: the host's checks with the host's messages, and the effect of actions on the objects of a
-//! test.
+//! Actions in native tests: the host's checks with the host's messages.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +7,11 @@ use serde_json::Value;
 use super::metadata::{
     HOST_PREFIX, MAX_CHILD_BYTES, Refused, is_builtin, is_object_name, json, own_key, own_keys, shown, whole_metadata,
 };
-use crate::action::{Action, Apply, Delete, Patch, PatchKind};
-use crate::json::Json;
+use crate::action::{Action, Apply, Patch, PatchKind};
 use crate::manifest::{Http, Verb, Write};
 use crate::object::{Kind, ObjectKey};
 use crate::view::native::scope::Scope;
-use crate::view::native::tree::{identity, key_of};
+use crate::view::native::tree::key_of;
 
 /// Actions of one outcome.
 const MAX_ACTIONS: usize = 500;
@@ -204,58 +202,4 @@ fn not_patchable(field: &str) -> String {
     format!(
         "metadata.{field}: a patch may change labels and annotations; the rest belongs to the host or to the API server"
     )
-}
-
-/// Carries an action out, as far as that needs no schema: applies and merge patches change fields, deletes and
-/// evictions remove objects. JSON patches and patches of a scale are ignored. Whether it changed anything.
-pub(super) fn follow(objects: &mut Vec<Value>, action: &Action) -> bool {
-    let value = |json: &Json| json.value().unwrap_or_default();
-    match action {
-        Action::Apply(apply) => {
-            let wanted = value(&apply.object);
-            match objects.iter_mut().find(|object| identity(object) == identity(&wanted)) {
-                Some(live) => changed(live, &wanted),
-                None => {
-                    objects.push(wanted);
-                    true
-                }
-            }
-        }
-        Action::Patch(Patch { kind: PatchKind::Json, .. }) => false,
-        Action::Patch(Patch { subresource: Some(name), .. }) if name != "status" => false,
-        Action::Patch(Patch { target, body, .. }) => {
-            let live = objects.iter_mut().find(|object| key_of(object) == *target);
-            live.is_some_and(|live| changed(live, &value(body)))
-        }
-        Action::Delete(Delete { target, .. }) | Action::Evict(target) => {
-            let before = objects.len();
-            objects.retain(|object| key_of(object) != *target);
-            objects.len() < before
-        }
-    }
-}
-
-fn changed(live: &mut Value, patch: &Value) -> bool {
-    let before = live.clone();
-    merge(live, patch);
-    *live != before
-}
-
-/// RFC 7396.
-fn merge(into: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *into = patch.clone();
-        return;
-    };
-    if !into.is_object() {
-        *into = Value::Object(serde_json::Map::new());
-    }
-    let Value::Object(into) = into else { return };
-    for (name, value) in patch {
-        if value.is_null() {
-            into.remove(name);
-        } else {
-            merge(into.entry(name.clone()).or_insert(Value::Null), value);
-        }
-    }
 }

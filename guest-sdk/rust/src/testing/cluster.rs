@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::actions::{self, Allowed};
+use super::actions::Allowed;
 use super::{generated, pruned, refusals};
 use crate::conditions::ConditionStatus;
 use crate::context::Context;
@@ -13,21 +13,16 @@ use crate::error::Failure;
 use crate::http::{RequestFailure, Response};
 use crate::manifest::{Controller, Http, Owned, Plugin, Predicate, Write};
 use crate::object::{CHILD_KEY_ANNOTATION, Kind, ObjectKey};
-use crate::outcome::{Child, Handling, Outcome};
+use crate::outcome::Outcome;
 use crate::rejection::Rejection;
 use crate::view::native::Given;
 use crate::view::native::scope::Scope;
 use crate::view::native::selector;
-use crate::view::native::tree::{
-    OWNER_UID_LABEL, controller_uid, identity, is_controlled_by, key_of, namespace_of, text,
-};
+use crate::view::native::tree::{OWNER_UID_LABEL, key_of, text};
 use crate::view::{Inputs, View};
 
-/// Rounds in which [`Cluster::settle`] expects a fixed point. A plugin that needs more than a few reacts to its own
-/// writes.
-const MAX_ROUNDS: usize = 10;
-
-/// A cluster in memory, and a plugin.
+/// Objects of a test, and a plugin that is called with them, one call at a time. Nothing is written: what a course of events
+/// comes to is for stories.
 ///
 /// ```
 /// use mortise_sdk::prelude::*;
@@ -58,11 +53,14 @@ const MAX_ROUNDS: usize = 10;
 /// let team = Team::new("a", TeamSpec { size: 2 });
 /// let mut cluster = Cluster::of(&PLUGIN);
 /// assert_eq!(cluster.reconcile(&team).unwrap().status_value()["size"], 0);
-/// assert_eq!(cluster.settle(&team).unwrap().status_value()["size"], 2);
+/// cluster.add_child(&team, "0", &json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+/// let outcome = cluster.reconcile(&team).unwrap();
+/// assert_eq!(outcome.status_value()["size"], 1);
+/// assert_eq!(outcome.child_keys(), ["0", "1"]);
 /// ```
 pub struct Cluster {
     pub(super) plugin: &'static Plugin,
-    objects: Vec<Value>,
+    objects: BTreeMap<ObjectKey, Value>,
     config: Value,
     now_unix_ms: u64,
     rejected: Vec<Rejection>,
@@ -118,9 +116,7 @@ impl Cluster {
         for path in ["/apiVersion", "/kind", "/metadata/name"] {
             assert!(object.pointer(path).is_some_and(Value::is_string), "an object without {path}: {object}");
         }
-        let new = identity(&object);
-        self.objects.retain(|existing| identity(existing) != new);
-        self.objects.push(object);
+        self.objects.insert(key_of(&object), object);
         self
     }
 
@@ -130,13 +126,7 @@ impl Cluster {
     pub fn add_child<T: Serialize, C: Serialize>(&mut self, owner: &T, key: &str, child: &C) -> &mut Self {
         let owner = primary(owner);
         let mut child = tree(child);
-        self.own(&owner, key, &mut child);
-        self.add(&child)
-    }
-
-    /// Makes an object a child.
-    fn own(&self, owner: &Value, key: &str, child: &mut Value) {
-        let owns = self.controllers(owner).flat_map(|each| each.owns);
+        let owns = self.controllers(&owner).flat_map(|each| each.owns);
         let is_tracked = owns.filter(|owned| owned.tracked).any(|owned| {
             let Kind { api_version, kind } = owned.kind;
             child["apiVersion"] == api_version && child["kind"] == kind
@@ -152,7 +142,7 @@ impl Cluster {
         }
         metadata["annotations"][CHILD_KEY_ANNOTATION] = key.into();
         if metadata["name"].is_null() {
-            metadata["name"] = format!("{}-{key}", text(owner, "/metadata/name")).into();
+            metadata["name"] = format!("{}-{key}", text(&owner, "/metadata/name")).into();
         }
         if let Some(namespace) = owner.pointer("/metadata/namespace")
             && (metadata["namespace"].is_null() || !is_tracked)
@@ -167,20 +157,12 @@ impl Cluster {
                 "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
             }]);
         }
+        self.add(&child)
     }
 
     /// Removes an object. False when there was none.
     pub fn remove(&mut self, key: &ObjectKey) -> bool {
-        let before = self.objects.len();
-        self.objects.retain(|object| key_of(object) != *key);
-        self.objects.len() < before
-    }
-
-    /// The objects of a kind, ordered by namespace and name.
-    pub fn objects(&self, kind: &str) -> Vec<&Value> {
-        let mut found: Vec<&Value> = self.objects.iter().filter(|object| object["kind"] == kind).collect();
-        found.sort_by_key(|object| identity(object));
-        found
+        self.objects.remove(key).is_some()
     }
 
     /// Calls the plugin once, for an object that its controller selects, and checks the outcome as the host does:
@@ -197,7 +179,7 @@ impl Cluster {
         }
         let view = View::Given(Given {
             scopes: self.scopes(&object),
-            objects: self.objects.iter().map(generated::hidden).collect(),
+            objects: self.objects.values().map(generated::hidden).collect(),
             owner_uid: text(&object, "/metadata/uid").to_owned(),
             rejected: self.rejected.clone(),
             replies: self.replies.clone(),
@@ -222,86 +204,8 @@ impl Cluster {
         Ok(outcome)
     }
 
-    /// Calls the plugin until nothing changes any more, and returns the last outcome. Between calls it creates missing
-    /// children, deletes those that are not wanted and leaves the others unchanged. It carries out actions that need no
-    /// schema: applies, merge patches, deletes and evictions.
-    ///
-    /// # Errors
-    /// The plugin's failure; a terminal one when there is no fixed point.
-    pub fn settle<T: Serialize>(&mut self, object: &T) -> Result<Outcome<Value>, Failure> {
-        let mut last = None;
-        for _ in 0..MAX_ROUNDS {
-            let outcome = self.reconcile(object)?;
-            let mut changed = self.follow(object, &outcome)?;
-            for action in &outcome.actions {
-                changed |= actions::follow(&mut self.objects, action);
-            }
-            if !changed && last.as_ref() == Some(&outcome) {
-                return Ok(outcome);
-            }
-            last = Some(outcome);
-        }
-        Err(Failure::terminal(format!("the plugin still changes its outcome after {MAX_ROUNDS} calls")))
-    }
-
     pub(super) fn inputs(&self) -> Inputs {
         Inputs::given(self.now_unix_ms, self.config.to_string())
-    }
-
-    /// Creates and deletes children as an outcome wants them: those of one group, and of the next when they exist.
-    /// Whether that changed anything.
-    fn follow<T: Serialize>(&mut self, owner: &T, outcome: &Outcome<Value>) -> Result<bool, Failure> {
-        let Some(children) = &outcome.children else { return Ok(false) };
-        let owner = primary(owner);
-        let uid = text(&owner, "/metadata/uid").to_owned();
-        let place = |object: &Value| (object["kind"].clone(), child_key(object).map(str::to_owned));
-        let wanted: Vec<(Value, &Child)> =
-            children.iter().filter_map(|child| Some((child.object.value().ok()?, child))).collect();
-        let before = self.objects.len();
-        self.objects.retain(|object| {
-            let is_place =
-                |(wanted, child): &(Value, &Child)| place(object) == (wanted["kind"].clone(), Some(child.key.clone()));
-            !is_controlled_by(object, &uid) || wanted.iter().any(is_place)
-        });
-        let mut changed = self.objects.len() < before;
-        let mut group = 0;
-        for (object, child) in wanted {
-            if changed && child.group > group {
-                break;
-            }
-            group = child.group;
-            let is_there = |existing: &Value| {
-                is_controlled_by(existing, &uid) && place(existing) == (object["kind"].clone(), Some(child.key.clone()))
-            };
-            if child.handling == Handling::Keep || self.objects.iter().any(is_there) {
-                continue;
-            }
-            let of_name = self.of_name(&owner, &object);
-            let is_free = |at: &usize| {
-                let found = &self.objects[*at];
-                controller_uid(found).is_none() && found["metadata"]["deletionTimestamp"].is_null()
-            };
-            if of_name.is_none() {
-                self.add_child(&owner, &child.key, &generated::made(object, child));
-                changed = true;
-            } else if let Some(at) = of_name.filter(is_free).filter(|_| child.adopt) {
-                let mut adopted = self.objects.swap_remove(at);
-                self.own(&owner, &child.key, &mut adopted);
-                self.objects.push(adopted);
-                changed = true;
-            } else if !child.or_skip {
-                let name = text(&object, "/metadata/name");
-                let why = format!("ChildExists: {} {name} exists already and is not a child", text(&object, "/kind"));
-                return Err(Failure::Terminal(why));
-            }
-        }
-        Ok(changed)
-    }
-
-    /// The object with the name of a child.
-    fn of_name(&self, owner: &Value, child: &Value) -> Option<usize> {
-        let key = ObjectKey { namespace: namespace_of(child, owner), ..key_of(child) };
-        self.objects.iter().position(|object| key_of(object) == key)
     }
 
     /// What the controller of this object declares of each kind.
@@ -355,10 +259,6 @@ fn primary<T: Serialize>(object: &T) -> Value {
         object["metadata"]["uid"] = format!("uid-of-{name}").into();
     }
     object
-}
-
-fn child_key(object: &Value) -> Option<&str> {
-    object["metadata"]["annotations"].get(CHILD_KEY_ANNOTATION)?.as_str()
 }
 
 impl<S> Outcome<S> {

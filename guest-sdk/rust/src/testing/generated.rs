@@ -1,15 +1,14 @@
-//! Generated values in native tests: the host's checks with the host's messages, and stand-ins that a test finds in the
-//! cluster and the plugin does not see.
+//! Generated values in native tests: the host's checks with the host's messages, and values that a test has and the plugin
+//! does not see.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::metadata::{is_object_name, shown};
 use crate::generated::{Generated, Recipe};
-use crate::hash::stable_hash;
 use crate::manifest::Update;
 use crate::outcome::{Child, Handling};
 use crate::view::native::fields;
@@ -132,25 +131,6 @@ fn lifetime_seconds(lifetime: Duration) -> u64 {
 fn is_key(key: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=MAX_KEY_BYTES).contains(&key.len()) && key.bytes().all(is_letter) && key != "." && !key.starts_with("..")
-}
-
-/// The object with a stand-in for each value, and the record that hides them.
-pub(super) fn made(mut object: Value, child: &Child) -> Value {
-    let mut record = Map::new();
-    for (at, generated) in &child.generated {
-        let keys = keys(child, at, generated, &object).unwrap_or_default();
-        for key in &keys {
-            // Valid base64: four letters for three bytes.
-            let hash = stable_hash(&json!([child.key, key, generated.rotation]));
-            object["data"][key.as_str()] = format!("{hash}aa").into();
-        }
-        let hidden = keys.last().map(|key| (key.clone(), json!({"rotation": generated.rotation})));
-        record.extend(hidden);
-    }
-    if !record.is_empty() {
-        object["metadata"]["annotations"][GENERATED_ANNOTATION] = Value::Object(record).to_string().into();
-    }
-    object
 }
 
 /// The object as a plugin sees it.

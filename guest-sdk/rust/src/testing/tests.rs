@@ -270,13 +270,3 @@ fn the_rest_of_an_outcome_that_the_host_would_refuse_is_refused_here() {
     let event = refused(|_, _| Ok(Outcome::new().event(Event::normal("not-a-word", ""))));
     assert!(event.ends_with("events: the reason \"not-a-word\" is not a CamelCase word"), "{event}");
 }
-
-#[test]
-fn a_plugin_without_a_fixed_point_is_an_error() {
-    let mut restless = cluster(|_, cx| {
-        let pods: Vec<Object> = cx.owned_of_kind("v1", "Pod", &[])?;
-        let pod = json!({"apiVersion": "v1", "kind": "Pod"});
-        Ok(Outcome::children((0..=pods.len()).map(|n| Child::new(n.to_string(), &pod))))
-    });
-    assert!(restless.settle(&team()).unwrap_err().message().contains("still changes"));
-}

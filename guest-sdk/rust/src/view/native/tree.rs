@@ -11,16 +11,12 @@ pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 /// The label with the UID of the owner of a child that may be in any namespace.
 pub(crate) const OWNER_UID_LABEL: &str = "mortise.dev/owner-uid";
 
-/// The UID of an object's controller, or of the owner that a label names.
-pub(crate) fn controller_uid(object: &Value) -> Option<&Value> {
+/// Whether an object's controller, or the owner that a label names, has this UID.
+pub(crate) fn is_controlled_by(object: &Value, uid: &str) -> bool {
     let metadata = &object["metadata"];
     let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
     let controller = owners.find(|owner| owner["controller"] == true).map(|owner| &owner["uid"]);
-    controller.or_else(|| metadata["labels"].get(OWNER_UID_LABEL))
-}
-
-pub(crate) fn is_controlled_by(object: &Value, uid: &str) -> bool {
-    controller_uid(object).is_some_and(|controller| controller == uid)
+    controller.or_else(|| metadata["labels"].get(OWNER_UID_LABEL)).is_some_and(|controller| controller == uid)
 }
 
 pub(crate) fn identity(object: &Value) -> (String, String, String, String) {
