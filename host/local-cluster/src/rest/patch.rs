@@ -38,12 +38,11 @@ pub(super) fn from_request(
     }
     let output = output::read(request)?;
     body::check_options(request, Some(media_type == APPLY))?;
-    let old = match cluster.store.get(&resource.storage, &attributes.namespace, &attributes.name) {
-        Some(stored) => Some(definition::at_version(cluster, resource, &stored.value, context.answers)?.into_owned()),
-        None => None,
-    };
+    let stored = cluster.store.get(&resource.storage, &attributes.namespace, &attributes.name).cloned();
+    let of_version = |stored| definition::at_version(cluster, resource, stored, context.answers);
+    let old = stored.as_ref().map(|stored| of_version(&stored.value)).transpose()?;
     if media_type == APPLY {
-        return apply_patch(cluster, request, attributes, context, output, old.as_ref());
+        return apply_patch(cluster, request, attributes, context, output, old.as_deref());
     }
     let old = old.ok_or_else(|| attributes.not_found())?;
     let (sent, faults) = body::checked_patch(request)?;

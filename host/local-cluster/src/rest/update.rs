@@ -52,7 +52,7 @@ pub(crate) fn update(
     let resource = &attributes.resource;
     let stored = cluster.store.get(&resource.storage, &attributes.namespace, &attributes.name).cloned();
     let stored = stored.ok_or_else(|| attributes.not_found())?;
-    let old = definition::at_version(cluster, resource, &stored.value, context.answers)?.into_owned();
+    let old = definition::at_version(cluster, resource, &stored.value, context.answers)?;
     preconditions(attributes, &object, &old)?;
     keep_system_fields(&mut object, &old);
     managed_fields::keep_clearing(&mut object);
