@@ -61,7 +61,7 @@ fn watched_keys(_: &Cluster, change: &Change) -> Vec<Key> {
     node_keys(wanted, object)
 }
 
-/// How long a lease lasts: not less than usual, whoever renews it.
+/// How long a lease lasts: not less than usual, also when a client renews it.
 fn lease_seconds(lease: Option<&Value>) -> i64 {
     let usual = i64::from(NODE_LEASE_SECONDS);
     lease
