@@ -1,5 +1,5 @@
-//! End-to-end tests: the real binary, the real API server, real clients. Each test has the one control plane for
-//! itself, with a host and a namespace of its own.
+//! End-to-end tests: the real binary, the real API server, real clients. Two run at a time, each with a control
+//! plane, a host and a namespace for itself.
 //!
 //! Counts that take long (kills, reloads) are small here; environment variables named in each test raise them.
 

@@ -32,7 +32,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// When the stream is read. A bookmark, or a new stream, says nothing to whom has the newest version.
+    /// When the stream is read. A bookmark, or a new stream, says nothing to a watch that has the newest version.
     fn due_ms(&self, newest: u64) -> Option<u64> {
         let stream = self.stream.as_ref().filter(|_| self.position < newest);
         let bookmark = stream.map(|stream| since_begin(stream.due()));
