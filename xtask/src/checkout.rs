@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use anyhow::{Context, Result, bail};
+
+/// Cargo's flag for builds of the workspace that are not released: the host has no allocator of its own.
+pub(crate) const DEVELOPMENT: &str = "--no-default-features";
+
 pub(crate) struct Checkout {
     root: PathBuf,
     target: PathBuf,
@@ -56,7 +60,7 @@ impl Checkout {
 
     pub(crate) fn build_host(&self) -> Result<PathBuf> {
         // With the features that the tests build it with: otherwise most dependencies are compiled once more.
-        execute(self.cargo().args(["build", "--workspace", "--bin", "mortise"]))?;
+        execute(self.cargo().args(["build", "--workspace", DEVELOPMENT, "--bin", "mortise"]))?;
         let binary = self.target("debug/mortise");
         if !binary.is_file() {
             bail!("cargo built the package mortise, but {} is missing", binary.display());

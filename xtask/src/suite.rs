@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::checkout::{Checkout, execute, line, start};
+use crate::checkout::{Checkout, DEVELOPMENT, execute, line, start};
 use crate::guests::{PLUGINS, TEST_GUESTS, target_dir};
 use crate::summary::{Line, Summary, Tests};
 use crate::terminal::{headline, time};
@@ -279,7 +279,7 @@ fn clippy(checkout: &Checkout) -> Result<()> {
 
 fn unit(checkout: &Checkout) -> Command {
     let mut command = checkout.cargo();
-    command.args(["test", "--no-fail-fast", "--workspace", "--exclude", INTEGRATION]);
+    command.args(["test", "--no-fail-fast", "--workspace", DEVELOPMENT, "--exclude", INTEGRATION]);
     command
 }
 
@@ -299,7 +299,7 @@ fn stories(checkout: &Checkout) -> Result<()> {
 fn integration(checkout: &Checkout) -> Command {
     let mut command = checkout.cargo();
     // Of the whole workspace, so that no dependency is compiled again with fewer features.
-    command.args(["test", "--workspace", "--test", "it"]);
+    command.args(["test", "--workspace", DEVELOPMENT, "--test", "it"]);
     command
 }
 

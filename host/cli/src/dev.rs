@@ -183,7 +183,7 @@ fn host(folder: &Path, kubeconfig: &Path) -> anyhow::Result<Config> {
         instance: "mortise-dev".to_owned(),
         plugin_dir: Some(folder.join("components")),
         cache_dir: crate::cache::folder(None)?,
-        trap_lines: true,
+        development: true,
         workers: config::workers(None),
         write_budget: WriteBudget { writes_per_minute: WRITES_PER_MINUTE, creates_per_minute: WRITES_PER_MINUTE },
         http: None,

@@ -1,6 +1,6 @@
 //! The binary `mortise`: one file per subcommand. The work is in library crates; this one parses arguments and prints.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "jemalloc"))]
 mod allocator;
 mod cache;
 mod cluster;

@@ -150,7 +150,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         instance: instance(),
         plugin_dir: args.plugin_dir,
         cache_dir: crate::cache::folder(args.cache_dir)?,
-        trap_lines: false,
+        development: false,
         workers: config::workers(args.workers),
         write_budget: WriteBudget {
             writes_per_minute: args.plugin_writes_per_minute,

@@ -18,6 +18,8 @@ const MAX_SELECTOR_BYTES: usize = 8_192;
 const MAX_TERMS: usize = 64;
 /// Kubernetes' bound for a label value, and for a label key without its prefix.
 const MAX_NAME_BYTES: usize = 63;
+const NOT_A_VALUE: &str =
+    "this is not a label value: at most 63 letters, digits, -, _ and ., the first and last a letter or digit";
 
 /// A parsed label selector. The default matches everything.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -200,7 +202,7 @@ impl<'a> Parser<'a> {
         let start = self.at;
         let value = self.word();
         if !value.is_empty() && !is_name(value) {
-            return Err(self.invalid(start, "this is not a label value"));
+            return Err(self.invalid(start, NOT_A_VALUE));
         }
         Ok(value.to_owned())
     }

@@ -31,8 +31,8 @@ pub struct Config {
     pub plugin_dir: Option<PathBuf>,
     /// The folder of the compile cache.
     pub cache_dir: PathBuf,
-    /// Source lines in the backtraces of traps, for plugins of an author's own.
-    pub trap_lines: bool,
+    /// For plugins that their author is writing: quick to compile, and the backtraces of traps have source lines.
+    pub development: bool,
     /// Threads that run reconciles; see [`workers`].
     pub workers: NonZeroUsize,
     /// The budget of each plugin.

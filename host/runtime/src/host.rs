@@ -176,8 +176,10 @@ fn performer(
     supervisor: &Supervisor,
     observer: Option<Arc<dyn Observer>>,
 ) -> anyhow::Result<Performer> {
-    let loader =
-        Loader::new(&config.cache_dir, EngineOptions { lines: config.trap_lines, ..EngineOptions::default() })?;
+    let loader = Loader::new(
+        &config.cache_dir,
+        EngineOptions { lines: config.development, quick: config.development, ..EngineOptions::default() },
+    )?;
     let workers = {
         let (inputs, metrics, supervisor) = (inputs.clone(), Arc::clone(metrics), supervisor.clone());
         let observer = observer.clone();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tracing::warn;
 use wasmtime::component::{Component, Linker};
-use wasmtime::{Config, OptLevel, Strategy, WasmBacktraceDetails};
+use wasmtime::{Config, OptLevel, RegallocAlgorithm, Strategy, WasmBacktraceDetails};
 
 use self::ticker::Ticker;
 use crate::state::CallState;
@@ -24,7 +24,7 @@ use crate::state::CallState;
 /// Frames of a backtrace. A panic's own frames take about eight; the author's functions follow.
 const BACKTRACE_FRAMES: NonZeroUsize = NonZeroUsize::new(24).expect("24 is not zero");
 /// Stack of a guest, beside the one in its memory. Half of wasmtime's default, because worker threads have ordinary
-/// stacks; deeper recursion is a bug.
+/// stacks; deeper recursion is a bug. Code that was compiled quickly keeps more on it, and may have twice as much.
 const STACK_BYTES: usize = 512 << 10;
 
 /// Where instances live.
@@ -48,6 +48,8 @@ pub struct EngineOptions {
     /// Source lines in the backtraces of traps, for components of an author's own: the host keeps and parses their
     /// debugging information, which may be as large as their code several times over.
     pub lines: bool,
+    /// Compile in two thirds of the time, to larger and slower code: for a component that its author is writing.
+    pub quick: bool,
     /// Where instances live.
     pub pooling: Pooling,
 }
@@ -88,7 +90,7 @@ impl Engine {
             Pooling::Probe => Some(pool::config()),
             Pooling::ProbeForOne => Some(pool::config_for_one()),
         };
-        let profile = Profile { fuel: options.fuel, lines: options.lines };
+        let profile = Profile { fuel: options.fuel, lines: options.lines, quick: options.quick };
         let build_pooled = |pools| {
             let warn = |error: &EngineError| {
                 warn!(%error, "no memory pools on this machine; instances are mapped on demand, which is slower");
@@ -162,6 +164,7 @@ impl std::fmt::Debug for Engine {
 pub(crate) struct Profile {
     pub(crate) fuel: bool,
     pub(crate) lines: bool,
+    pub(crate) quick: bool,
 }
 
 /// An engine that compiles for a profile and runs nothing.
@@ -180,10 +183,16 @@ fn build(profile: Profile, pools: Option<wasmtime::PoolingAllocationConfig>) -> 
 /// The narrow profile: every proposal that guests in Rust, JavaScript, Go and Python do not need is off, because most
 /// of wasmtime's past advisories were in those.
 fn profile_config(profile: Profile) -> Config {
+    let (optimisation, registers, stack) = if profile.quick {
+        (OptLevel::None, RegallocAlgorithm::SinglePass, 2 * STACK_BYTES)
+    } else {
+        (OptLevel::Speed, RegallocAlgorithm::Backtracking, STACK_BYTES)
+    };
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
-        .cranelift_opt_level(OptLevel::Speed)
+        .cranelift_opt_level(optimisation)
+        .cranelift_regalloc_algorithm(registers)
         .cranelift_nan_canonicalization(true)
         .wasm_component_model(true)
         .wasm_simd(false)
@@ -198,7 +207,7 @@ fn profile_config(profile: Profile) -> Config {
         .concurrency_support(false)
         .epoch_interruption(true)
         .consume_fuel(profile.fuel)
-        .max_wasm_stack(STACK_BYTES)
+        .max_wasm_stack(stack)
         .wasm_backtrace_max_frames(Some(BACKTRACE_FRAMES))
         .wasm_backtrace_details(if profile.lines {
             WasmBacktraceDetails::Enable
@@ -229,5 +238,7 @@ mod tests {
         let fuel = EngineOptions { fuel: true, pooling: Pooling::OnDemand, ..EngineOptions::default() };
         let fuel = Engine::new(fuel).unwrap();
         assert_ne!(fuel.compatibility(), on_demand.compatibility());
+        let quick = EngineOptions { quick: true, pooling: Pooling::OnDemand, ..EngineOptions::default() };
+        assert_ne!(Engine::new(quick).unwrap().compatibility(), on_demand.compatibility());
     }
 }
