@@ -7,9 +7,6 @@ use std::process::{Child, Command};
 
 use anyhow::{Context, Result, bail};
 
-/// Cargo's flag for builds of the workspace that are not released: the host has no allocator of its own.
-pub(crate) const DEVELOPMENT: &str = "--no-default-features";
-
 pub(crate) struct Checkout {
     root: PathBuf,
     target: PathBuf,
@@ -58,9 +55,10 @@ impl Checkout {
         command
     }
 
-    pub(crate) fn build_host(&self) -> Result<PathBuf> {
-        // With the features that the tests build it with: otherwise most dependencies are compiled once more.
-        execute(self.cargo().args(["build", "--workspace", DEVELOPMENT, "--bin", "mortise"]))?;
+    /// Builds the host with these flags. Its dependencies have the features that the tests build them with: otherwise most of
+    /// them are compiled once more.
+    pub(crate) fn build_host(&self, flags: &[&str]) -> Result<PathBuf> {
+        execute(self.cargo().args(["build", "--workspace", "--bin", "mortise"]).args(flags))?;
         let binary = self.target("debug/mortise");
         if !binary.is_file() {
             bail!("cargo built the package mortise, but {} is missing", binary.display());

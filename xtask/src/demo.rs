@@ -66,7 +66,7 @@ pub(crate) fn options(args: &[&str]) -> Option<(Length, After)> {
 pub(crate) fn run(checkout: &Checkout, length: Length, after: After) -> Result<()> {
     headline("Building the plugins and the host");
     guests::build(checkout)?;
-    let host = checkout.build_host()?;
+    let host = checkout.build_host(&[])?;
     let cluster = Cluster::start(checkout, &host)?;
     let demos = match length {
         Length::Short => &DEMOS[..1],

@@ -13,7 +13,8 @@ const WITH_VALUES: [&str; 4] = ["--kubeconfig", "--log-level", "--nodes", "--sta
 /// Runs `mortise dev` with these arguments, on the first plugin when they name no folder.
 pub(crate) fn run(checkout: &Checkout, arguments: &[&str]) -> Result<()> {
     guests::ensure_target(checkout)?;
-    let host = checkout.build_host()?;
+    // Without the allocator, whose C takes minutes to compile and whose gain shows after hours.
+    let host = checkout.build_host(&["--no-default-features"])?;
     let mut command = checkout.tool(&host);
     command.arg("dev").args(arguments);
     if !name_a_folder(arguments) {

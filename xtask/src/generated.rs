@@ -14,7 +14,7 @@ use crate::kubernetes_documents;
 const PARTS: &[(&[&str], &str)] = &[(&["crd"], "deploy/base/crd.yaml"), (&["rbac", "--host"], "deploy/base/rbac.yaml")];
 
 pub(crate) fn write(checkout: &Checkout) -> Result<()> {
-    let host = checkout.build_host()?;
+    let host = checkout.build_host(&[])?;
     for (args, file) in PARTS {
         let wanted = print(checkout, &host, args)?;
         let path = checkout.path(file);
@@ -45,7 +45,7 @@ fn write_documents(checkout: &Checkout) -> Result<()> {
 
 /// Fails, with the differing lines, when a file is not what the host prints.
 pub(crate) fn check(checkout: &Checkout) -> Result<()> {
-    let host = checkout.build_host()?;
+    let host = checkout.build_host(&[])?;
     let mut stale = Vec::new();
     for (args, file) in PARTS {
         let wanted = print(checkout, &host, args)?;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::checkout::{Checkout, DEVELOPMENT, execute, line, start};
+use crate::checkout::{Checkout, execute, line, start};
 use crate::guests::{PLUGINS, TEST_GUESTS, target_dir};
 use crate::summary::{Line, Summary, Tests};
 use crate::terminal::{headline, time};
@@ -113,7 +113,7 @@ const STEPS: &[Step] = &[
     step("fmt", "formatting", &[], Act::Check(format)),
     step("clippy", "lints, warnings are errors", &[], Act::Check(clippy)),
     step("guests", "plugins and the tests' guests", &[], Act::Check(guests::build)),
-    step("host", "the binary mortise", &[], Act::Check(|checkout| checkout.build_host().map(drop))),
+    step("host", "the binary mortise", &[], Act::Check(|checkout| checkout.build_host(&[]).map(drop))),
     step("gen", "generated files", &["host"], Act::Check(generated::check)),
     step("control-plane", "control plane binaries", &[], Act::Check(|_| control_plane::binaries().map(drop))),
     step("unit", "tests of every crate", BUILT, Act::Tests(unit)),
@@ -279,7 +279,7 @@ fn clippy(checkout: &Checkout) -> Result<()> {
 
 fn unit(checkout: &Checkout) -> Command {
     let mut command = checkout.cargo();
-    command.args(["test", "--no-fail-fast", "--workspace", DEVELOPMENT, "--exclude", INTEGRATION]);
+    command.args(["test", "--no-fail-fast", "--workspace", "--exclude", INTEGRATION]);
     command
 }
 
@@ -291,7 +291,7 @@ fn plugins(checkout: &Checkout) -> Command {
 }
 
 fn stories(checkout: &Checkout) -> Result<()> {
-    let mut command = Command::new(checkout.build_host()?);
+    let mut command = Command::new(checkout.build_host(&[])?);
     command.args(["test", PLUGINS, "--components"]).arg(checkout.target("plugins"));
     execute(command.current_dir(checkout.path(".")))
 }
@@ -299,7 +299,7 @@ fn stories(checkout: &Checkout) -> Result<()> {
 fn integration(checkout: &Checkout) -> Command {
     let mut command = checkout.cargo();
     // Of the whole workspace, so that no dependency is compiled again with fewer features.
-    command.args(["test", "--workspace", DEVELOPMENT, "--test", "it"]);
+    command.args(["test", "--workspace", "--test", "it"]);
     command
 }
 

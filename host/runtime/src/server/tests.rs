@@ -61,6 +61,8 @@ async fn connect(address: SocketAddr, bundle: &str) -> std::io::Result<TlsStream
 /// Sends a request on an open connection; returns the response up to `end`.
 async fn send(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &str, end: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
+    // TLS may keep the end of it while the server reads slowly.
+    stream.flush().await.unwrap();
     let mut text = String::new();
     while !text.contains(end) {
         let mut buffer = [0; 4_096];
