@@ -44,6 +44,8 @@ pub struct Options {
     /// Whether Pods get a ServiceAccount with its token, and namespaces the authority's certificate, as in most clusters. Pods
     /// are then refused until their namespace has its ServiceAccount.
     pub service_accounts: bool,
+    /// Gets each kubectl command, with its input, and what it answered.
+    pub on_kubectl: Option<fn(&str, &str)>,
     /// The directory of data, keys and logs; a temporary one, removed at the end, when `None`.
     pub dir: Option<PathBuf>,
 }
@@ -56,6 +58,7 @@ impl Default for Options {
             users: Vec::new(),
             audit_reads: false,
             service_accounts: false,
+            on_kubectl: None,
             dir: None,
         }
     }
@@ -79,6 +82,7 @@ pub struct ControlPlane {
     components: &'static [Component],
     audit_reads: bool,
     service_accounts: bool,
+    on_kubectl: Option<fn(&str, &str)>,
     _temporary: Option<TempDir>,
 }
 
@@ -117,6 +121,7 @@ impl ControlPlane {
             components: options.components,
             audit_reads: options.audit_reads,
             service_accounts: options.service_accounts,
+            on_kubectl: options.on_kubectl,
             _temporary: temporary,
         };
         // The API server waits for etcd by itself, so the two start together.
@@ -274,10 +279,15 @@ impl ControlPlane {
         // its standard error says more than the broken pipe.
         let _ = child.stdin.take().expect("the command above pipes its standard input").write_all(input.as_bytes());
         let output = child.wait_with_output().with_context(line)?;
-        if !output.status.success() {
-            bail!("{}: {}", line(), String::from_utf8_lossy(&output.stderr).trim());
+        let succeeds = output.status.success();
+        let answer = String::from_utf8_lossy(if succeeds { &output.stdout } else { &output.stderr });
+        if let Some(show) = self.on_kubectl {
+            show(&format!("{} {input}", line()), answer.trim());
         }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        if !succeeds {
+            bail!("{}: {}", line(), answer.trim());
+        }
+        Ok(answer.into_owned())
     }
 
     /// Starts a process of the caller: in its own process group, with the log `logs()/NAME.log`, and ended with this

@@ -1,6 +1,8 @@
 //! What end-to-end tests use: a control plane that no other test uses meanwhile, one host process, and clients. It cleans up
 //! after each test, and knows nothing of what is tested.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -85,11 +87,23 @@ impl Turn {
         PLANES[self.0].get_or_init(|| {
             let binaries = Binaries::ensure(&mut print_progress()).unwrap();
             let users = [&[RESTRICTED], &CONTENDERS[..]].concat().into_iter().map(str::to_owned).collect();
-            let options = Options { users, audit_reads: true, ..Options::default() };
+            let options = Options { users, audit_reads: true, on_kubectl: Some(show), ..Options::default() };
             let plane = ControlPlane::start(&binaries, &options).unwrap();
             plane.kubectl_output(&["create", "namespace", HOST_NAMESPACE]).unwrap();
             plane
         })
+    }
+}
+
+/// Prints a kubectl command and its answer, so that a failed test shows what happened. A test polls: one that answers as before
+/// is not shown again.
+fn show(command: &str, answer: &str) {
+    /// Characters of a command with its input, and of an answer: a screen of them.
+    const SHOWN: usize = 2_000;
+    thread_local!(static ANSWERS: RefCell<HashMap<String, String>> = RefCell::default());
+    let before = ANSWERS.with_borrow_mut(|answers| answers.insert(command.to_owned(), answer.to_owned()));
+    if before.as_deref() != Some(answer) || !command.contains(" get ") {
+        println!("$ {command:.SHOWN$}\n{answer:.SHOWN$}");
     }
 }
 

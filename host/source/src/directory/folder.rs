@@ -34,7 +34,9 @@ struct Entry {
     stamps: Stamps,
     /// When it was first found in this state.
     since: Instant,
-    /// It replaced another file by a rename, as a whole.
+    /// It replaced another file, and has no configuration, which might be replaced next.
+    replaces: bool,
+    /// It has its name by a rename, so it is there as a whole.
     renamed: bool,
     /// It was reported in this state.
     settled: bool,
@@ -49,7 +51,7 @@ impl Entry {
     fn due_at(&self) -> Option<Instant> {
         match (self.settled, self.incomplete) {
             (true, _) => None,
-            (false, false) if self.renamed => Some(self.since),
+            (false, false) if self.replaces && self.renamed => Some(self.since),
             (false, false) => Some(self.since + SETTLE),
             (false, true) => Some(self.since + MAX_WAIT),
         }
@@ -62,8 +64,8 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Records a scan, and which files were renamed into their places before it. Returns the removed names that had been
-    /// reported.
+    /// Records a scan, and which files were renamed into their places: a notification may come after the scan that saw its
+    /// rename. Returns the removed names that had been reported.
     pub(super) fn observe(
         &mut self,
         now: Instant,
@@ -79,15 +81,16 @@ impl Folder {
             stays
         });
         for (name, stamps) in found {
-            let reported = match self.entries.get(&name) {
-                Some(entry) if entry.stamps == stamps => continue,
-                Some(entry) => entry.reported,
-                None => false,
-            };
-            // One with a configuration waits, since that may be replaced next.
-            let is_replaced = self.entries.get(&name).is_some_and(|entry| entry.stamps.config.is_none());
-            let renamed = is_replaced && stamps.config.is_none() && renamed.contains(&name);
-            let entry = Entry { stamps, since: now, renamed, settled: false, incomplete: false, reported };
+            let renamed = renamed.contains(&name);
+            let before = self.entries.get_mut(&name);
+            if let Some(entry) = before.filter(|entry| entry.stamps == stamps) {
+                entry.renamed |= renamed;
+                continue;
+            }
+            let before = self.entries.get(&name);
+            let replaces = before.is_some_and(|entry| entry.stamps.config.is_none()) && stamps.config.is_none();
+            let reported = before.is_some_and(|entry| entry.reported);
+            let entry = Entry { stamps, since: now, replaces, renamed, settled: false, incomplete: false, reported };
             self.entries.insert(name, entry);
         }
         gone
@@ -157,6 +160,8 @@ mod tests {
         };
         folder.observe(start, with_config(1), &renamed);
         assert!(folder.due(start).is_empty(), "a configuration may come next");
+        folder.observe(start, with_config(2), &NONE);
+        assert!(folder.due(start).is_empty(), "the rename is not known yet");
         folder.observe(start, with_config(2), &renamed);
         assert_eq!(names(folder.due(start)), ["a"]);
         assert!(!folder.settle(start, "a", false));
