@@ -18,19 +18,24 @@ struct AppSpec {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default)]
 struct AppStatus {
     calls: u64,
+    /// What others write into the ConfigMap.
+    progress: Option<String>,
 }
 
 #[reconciler(owns("v1/ConfigMap", "v1/Pod"))]
 fn reconcile(app: &App, cx: &Context) -> Result<Outcome<AppStatus>, Failure> {
     let calls = app.status.get().map_or(0, |status| status.calls) + u64::from(app.spec.counts);
-    let made = cx.owned_of_kind::<Object>("v1", "ConfigMap", &["metadata.name"])?.len();
+    let made = cx.owned_of_kind::<Object>("v1", "ConfigMap", &["data.progress"])?;
+    let progress = made.first().and_then(|map| map.str_at("data.progress")).map(str::to_owned);
     let settings = json!({"metadata": {"name": "settings"}, "data": {"mode": app.spec.mode}});
     let mut children = vec![Child::new("settings", Json::of_kind("v1", "ConfigMap", &settings))];
     if let Some(image) = &app.spec.image {
         let containers = if image.is_empty() { json!([]) } else { json!([{"name": "app", "image": image}]) };
         children.push(Child::new("pod", Json::of_kind("v1", "Pod", &json!({"spec": {"containers": containers}}))));
     }
-    Ok(Outcome::children(children).status(&AppStatus { calls }).ready(made == 1, "Made", format!("{made} ConfigMaps")))
+    let made = made.len();
+    let outcome = Outcome::children(children).status(&AppStatus { calls, progress });
+    Ok(outcome.ready(made == 1, "Made", format!("{made} ConfigMaps")))
 }
 
 fn app(mode: &str) -> App {
@@ -92,6 +97,27 @@ fn a_status_that_feeds_on_itself_is_found() {
     let why = found.unwrap_err();
     let why = why.downcast_ref::<String>().unwrap();
     assert!(why.contains("a host that starts again writes"), "{why}");
+}
+
+#[test]
+fn x9_a_status_that_follows_its_children_is_no_fight_and_a_child_that_others_change_is() {
+    let (steps, a_moment) = (200, Duration::from_millis(100));
+    let mut story = Story::of(&PLUGIN);
+    story.apply(&app("fast"));
+    story.run_until_idle();
+    for step in 0..steps {
+        story.edit(&settings(""), &json!({"data": {"progress": step.to_string()}}));
+        story.advance(a_moment);
+    }
+    story.run_until_idle();
+    assert_eq!(story.get(&app("fast")).unwrap()["status"]["progress"], (steps - 1).to_string());
+    assert!(story.is(&app("fast"), "Ready"));
+
+    for step in 0..steps {
+        story.edit(&settings(""), &json!({"data": {"mode": "theirs", "progress": step.to_string()}}));
+        story.advance(a_moment);
+    }
+    assert_eq!(story.condition(&app("fast"), "Stalled").unwrap()["reason"], "Fighting");
 }
 
 #[test]

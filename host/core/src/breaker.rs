@@ -3,7 +3,8 @@
 //! A reconcile that changes or deletes costs one token. One that only creates costs a quarter: controllers exist to
 //! replace what others delete. A new generation of the object closes and refills the breaker: a person who edits an
 //! object fifty times a minute is no fight. Nor is a controller that follows objects it only reads, such as Nodes
-//! during a drain: the owner of the breaker replaces it then.
+//! during a drain: the owner of the breaker replaces it then. Nor is a status that follows its children, such as a count
+//! of two thousand Pods that become ready one by one: it is free, once that matters.
 
 /// Tokens of a full breaker.
 const BURST: f64 = 50.0;
@@ -11,6 +12,8 @@ const BURST: f64 = 50.0;
 const REFILL_PER_S: f64 = 0.5;
 /// The cost of a reconcile that only creates.
 pub const HEALING: f64 = 0.25;
+/// The cost of a reconcile that writes the status alone, after children have changed.
+pub const FOLLOWING: f64 = 0.0;
 /// The cost of any other reconcile with writes.
 pub const CHANGING: f64 = 1.0;
 /// How long an open breaker blocks the key's writes.
@@ -29,6 +32,12 @@ impl Breaker {
     /// A closed breaker.
     pub fn new(now_ms: u64, generation: i64) -> Self {
         Self { tokens: BURST, refilled_ms: now_ms, generation, open_until_ms: 0 }
+    }
+
+    /// Whether half of the tokens were spent lately. Only then is it worth a look at what changed whether a status follows
+    /// its children.
+    pub fn is_low(&self) -> bool {
+        self.tokens < BURST / 2.0
     }
 
     /// When an open breaker closes; None when it is closed for this generation.

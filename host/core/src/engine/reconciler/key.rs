@@ -63,6 +63,8 @@ pub(super) struct Turn {
     /// A version of the object seen during its writes. Whether it is the host's own is known when they have ended.
     pub unsorted_version: Option<ResourceVersion>,
     pub taken_ms: u64,
+    /// Children have changed since the last call. Only known while the breaker is low.
+    pub follows_children: bool,
 }
 
 /// The key's writes that the cache does not show yet (R2).
@@ -451,11 +453,14 @@ impl KeyState {
     }
 
     /// X9: writes that follow a change of a kind that the controller only reads are no fight, so such a change closes
-    /// the breaker.
+    /// the breaker. Nor is a status that follows children.
     pub fn close_breaker_if_inputs_changed(&mut self, spec: &ControllerSpec, snapshot: &Snapshot, looks: &Budget) {
-        let last = self.last.as_ref().filter(|_| self.breaker.is_some());
-        if last.is_some_and(|last| last.reads.has_changed_of(|kind| spec.only_reads(kind), snapshot, looks)) {
+        self.turn.follows_children = false;
+        let (Some(last), Some(breaker)) = (&self.last, &self.breaker) else { return };
+        if last.reads.has_changed_of(|kind| spec.only_reads(kind), snapshot, looks) {
             self.breaker = None;
+        } else if breaker.is_low() {
+            self.turn.follows_children = last.reads.has_changed_of(|kind| spec.owned(kind).is_some(), snapshot, looks);
         }
     }
 

@@ -7,7 +7,7 @@ use super::key::{Ending, Run, Stage, StalledReason};
 use super::requests::NO_ROOM_DELAY_MS;
 use super::turn::RESYNC_MS;
 use super::{Reconciler, cost, rejections};
-use crate::breaker::{Breaker, CHANGING, HEALING};
+use crate::breaker::{Breaker, CHANGING, FOLLOWING, HEALING};
 use crate::engine::context::Context;
 use crate::finalizer;
 use crate::object::Object;
@@ -121,7 +121,14 @@ impl Reconciler {
             false => self.status_patch_if_changed(key, primary, with_status, generation, cx),
         };
         let heals = only_creates && (last.is_none() || (stages.is_empty() && self.follows_creates(key)));
-        let cost = if heals { HEALING } else { CHANGING };
+        let follows = stages.is_empty() && self.keys.get(key).is_some_and(|state| state.turn.follows_children);
+        let cost = if heals {
+            HEALING
+        } else if follows {
+            FOLLOWING
+        } else {
+            CHANGING
+        };
         self.note_creates(key, defer && only_creates);
         stages.extend(last.map(Stage::of_one));
         self.record_finalizing(key, primary, cx);
