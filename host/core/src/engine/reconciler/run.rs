@@ -120,15 +120,7 @@ impl Reconciler {
             false if defer || is_finalized => None,
             false => self.status_patch_if_changed(key, primary, with_status, generation, cx),
         };
-        let heals = only_creates && (last.is_none() || (stages.is_empty() && self.follows_creates(key)));
-        let follows = stages.is_empty() && self.keys.get(key).is_some_and(|state| state.turn.follows_children);
-        let cost = if heals {
-            HEALING
-        } else if follows {
-            FOLLOWING
-        } else {
-            CHANGING
-        };
+        let cost = self.cost(key, only_creates, stages.is_empty(), last.is_some());
         self.note_creates(key, defer && only_creates);
         stages.extend(last.map(Stage::of_one));
         self.record_finalizing(key, primary, cx);
@@ -209,6 +201,17 @@ impl Reconciler {
         let conflicts = taken.chain(&actions.missing).cloned().collect();
         self.index_conflicts(key, conflicts);
         Some(Missing { finalizer, mark, children, actions, rejects })
+    }
+
+    /// What the breaker takes for a run. A status alone has no children or actions before it.
+    fn cost(&self, key: &Key, only_creates: bool, is_alone: bool, has_status: bool) -> f64 {
+        if only_creates && (!has_status || (is_alone && self.follows_creates(key))) {
+            HEALING
+        } else if is_alone && self.keys.get(key).is_some_and(|state| state.turn.follows_children) {
+            FOLLOWING
+        } else {
+            CHANGING
+        }
     }
 
     fn admitted_by_breaker(
