@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::checkout::{Checkout, execute, line, start};
 
 /// The target of all guests: cargo's output is a component, and no other tool is needed.
-const TARGET: &str = "wasm32-wasip2";
+pub(crate) const TARGET: &str = "wasm32-wasip2";
 
 /// The largest podset.wasm, in bytes. A ConfigMap holds about 1 MB, and the size of the simplest plugin is what the SDK
 /// adds to every plugin.

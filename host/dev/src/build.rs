@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use crate::project::Plugin;
 
 const TARGET: &str = "wasm32-wasip2";
+/// cargo's settings. `cargo xtask dev` reads the file too: it begins with the plugin while it builds the host.
+const PROFILE: &str = include_str!("plugin-profile.env");
 /// How often a build says how far it is. A rebuild ends before; a first build takes a minute or more.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// cargo aligns the word of a status line to the right of so many columns.
@@ -33,11 +35,7 @@ pub(crate) fn build(plugin: &Plugin, progress: impl FnMut(String)) -> Outcome {
         .arg(&target)
         .args(["--color", "never"])
         .current_dir(&plugin.folder)
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-        .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true")
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only")
-        .env("CARGO_PROFILE_RELEASE_STRIP", "none")
+        .envs(PROFILE.lines().filter_map(|line| line.split_once('=')))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());

@@ -31,21 +31,22 @@ use self::rounds::Rounds;
 
 pub(crate) use self::pods::lacks_default_account;
 
-/// Lets plugins and webhooks change the object of a create or an update.
+/// Lets plugins and webhooks change the object of a create or an update; false when none of them had to do with it.
 pub(crate) fn mutate(
     cluster: &mut Cluster,
     context: &Context<'_>,
     attributes: &Attributes,
     object: &mut Value,
     old: Option<&Value>,
-) -> Result<(), Halt> {
+) -> Result<bool, Halt> {
     let hidden = if old.is_none() { hide(object) } else { Vec::new() };
-    plugins(cluster, attributes, object, old)?;
+    let mut concerned = plugins(cluster, attributes, object, old)?;
     let (mut policies, mut hooks) = (Rounds::default(), Rounds::default());
     mutating_policy::mutate(cluster, context, attributes, object, old, &mut policies)?;
     webhooks::mutate(cluster, context, attributes, object, old, &mut hooks)?;
     // What a policy or a webhook changed, plugins and those before it see once more.
     if policies.again() || hooks.again() {
+        concerned = true;
         plugins(cluster, attributes, object, old)?;
         policies.second(object);
         mutating_policy::mutate(cluster, context, attributes, object, old, &mut policies)?;
@@ -53,17 +54,18 @@ pub(crate) fn mutate(
         webhooks::mutate(cluster, context, attributes, object, old, &mut hooks)?;
     }
     show(object, hidden);
-    Ok(())
+    Ok(concerned)
 }
 
+/// Lets the plugins of a kind change an object; false when there are none.
 fn plugins(
     cluster: &mut Cluster,
     attributes: &Attributes,
     object: &mut Value,
     old: Option<&Value>,
-) -> Result<(), Halt> {
+) -> Result<bool, Halt> {
     if !attributes.subresource.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     match (reading::kind(attributes), old) {
         (("", "pods"), None) => {
@@ -83,9 +85,9 @@ fn plugins(
         }
         (("", "persistentvolumes"), None) => add_finalizer(object, VOLUME_IN_USE),
         (("networking.k8s.io", "ingresses"), None) => classes::ingress(cluster, object),
-        _ => {}
+        _ => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Takes what mutating admission does not see of a new object, because an API server sets it later.

@@ -58,7 +58,7 @@ pub(crate) fn apply(
     let (version, now) = (resource.api_version(), applier.now);
     if managed.is_empty() {
         let before = managed_fields::before_creation(resource);
-        let comparison = compare(&before, &live, place).outside(&reset);
+        let comparison = compare(before, &live, place).outside(&reset);
         let manager = Manager::new(BEFORE, Operation::Update, &version, applier.subresource);
         if live.get("metadata").is_some() {
             managed_fields::record(&mut managed, &comparison, manager, &version, now);

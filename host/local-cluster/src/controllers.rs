@@ -22,6 +22,7 @@ mod volumes;
 mod workloads;
 mod write;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use jiff::{SignedDuration, Timestamp};
@@ -73,6 +74,22 @@ const CLUSTER: &[Controller] = &[
 fn all_controllers() -> &'static [&'static Controller] {
     static CONTROLLERS: LazyLock<Vec<&Controller>> = LazyLock::new(|| ALL.iter().copied().flatten().collect());
     &CONTROLLERS
+}
+
+/// The places of the controllers that see changes of a storage.
+fn watchers(storage: &Storage) -> &'static [usize] {
+    static OF_ALL: LazyLock<Vec<usize>> = LazyLock::new(|| places(|watches| watches.is_empty()));
+    static WATCHERS: LazyLock<BTreeMap<String, Vec<usize>>> = LazyLock::new(|| {
+        let watched = all_controllers().iter().flat_map(|controller| controller.watches);
+        let each = |of: &(&str, &str)| places(|watches| watches.is_empty() || watches.contains(of));
+        watched.map(|of| ([of.0, "/", of.1].concat(), each(of))).collect()
+    });
+    WATCHERS.get(&*[&*storage.group, "/", &*storage.plural].concat()).unwrap_or(&OF_ALL)
+}
+
+fn places(watches: impl Fn(&[(&str, &str)]) -> bool) -> Vec<usize> {
+    let all = all_controllers().iter().enumerate();
+    all.filter(|(_, controller)| watches(controller.watches)).map(|(at, _)| at).collect()
 }
 
 /// What `Options::controllers` may name.
@@ -157,10 +174,10 @@ fn see(cluster: &mut Cluster, now: Timestamp) {
         if seen < cluster.store.compacted() { all(cluster) } else { cluster.store.changes(seen).cloned().collect() };
     for change in &changes {
         cluster.controllers.placement.learn(change);
+        let watchers = watchers(&change.storage);
         for at in 0..cluster.controllers.queues.len() {
-            let Some(controller) = of_queue(&cluster.controllers.queues[at]).filter(|found| found.sees(change)) else {
-                continue;
-            };
+            let queue = &cluster.controllers.queues[at];
+            let Some(controller) = of_queue(queue).filter(|_| watchers.contains(&queue.controller)) else { continue };
             for key in (controller.keys)(cluster, change) {
                 cluster.controllers.queues[at].add(key, now);
             }

@@ -147,7 +147,7 @@ pub(crate) fn set(object: &mut Value, managed: &Managed) {
 /// Takes what nobody owns out of an entry, and an empty entry away.
 pub(crate) fn strip(managed: &mut Managed, manager: &Manager) {
     if let Some(owned) = managed.get_mut(manager) {
-        owned.fields = owned.fields.difference(&STRIPPED);
+        owned.fields.subtract(&STRIPPED);
         if owned.fields.is_empty() {
             managed.remove(manager);
         }
@@ -156,10 +156,11 @@ pub(crate) fn strip(managed: &mut Managed, manager: &Manager) {
 
 /// Takes changed and removed fields from all who own them, but from one.
 pub(crate) fn take(managed: &mut Managed, comparison: &Comparison, but: Option<&Manager>) {
-    let changed = comparison.modified.union(&comparison.added).union(&comparison.removed);
     managed.retain(|manager, owned| {
         if Some(manager) != but {
-            owned.fields = owned.fields.difference(&changed);
+            for changed in [&comparison.modified, &comparison.added, &comparison.removed] {
+                owned.fields.subtract(changed);
+            }
         }
         !owned.fields.is_empty()
     });
@@ -192,14 +193,7 @@ pub(crate) fn update(
     }
     let kept = old.map(|old| &old["metadata"]["managedFields"]);
     let schema = resource.schema();
-    let created;
-    let before = match old {
-        Some(old) => old,
-        None => {
-            created = before_creation(resource);
-            &created
-        }
-    };
+    let before = old.unwrap_or_else(|| before_creation(resource));
     let comparison = typed::compare(before, new, schema.root()).outside(&reset::fields(resource, subresource));
     let sent = sent.filter(|sent| Some(sent) != kept);
     if let (None, Some(kept)) = (&sent, kept)
@@ -222,11 +216,11 @@ pub(crate) fn update(
 }
 
 /// An object before its creation, as far as ownership is concerned.
-pub(crate) fn before_creation(resource: &Resource) -> Value {
-    match &resource.custom {
+pub(crate) fn before_creation(resource: &Resource) -> &Value {
+    resource.before_creation.get_or_init(|| match &resource.custom {
         Some(_) => json!({"apiVersion": resource.api_version(), "kind": &*resource.kind}),
         None => typed::empty(resource.schema().root(), 0),
-    }
+    })
 }
 
 /// Gives a manager what changed, and takes it from all others.
@@ -238,10 +232,12 @@ pub(crate) fn record(
     now: Timestamp,
 ) {
     take(managed, comparison, None);
-    let fields = comparison.modified.union(&comparison.added).difference(&STRIPPED);
+    let mut fields = comparison.modified.union(&comparison.added);
+    fields.subtract(&STRIPPED);
     if !fields.is_empty() {
-        let previous = managed.get(&manager).map(|owned| owned.fields.union(&fields));
-        let fields = previous.unwrap_or(fields);
+        if let Some(owned) = managed.get(&manager) {
+            fields.add(&owned.fields);
+        }
         // Who sets replicas by `scale` is noted without a time.
         let time = (manager.subresource != "scale").then(|| time::seconds(now));
         managed.insert(manager, Owned { api_version: api_version.to_owned(), time, fields });

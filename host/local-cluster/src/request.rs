@@ -104,6 +104,16 @@ pub enum Body {
 }
 
 impl Body {
+    /// The bytes of the body; none of a stream.
+    pub fn bytes(self) -> Vec<u8> {
+        match self {
+            Self::Json(value) => value.to_string().into_bytes(),
+            Self::Text(text) => text.into_bytes(),
+            Self::Bytes(bytes) => bytes,
+            Self::Watch(_) => Vec::new(),
+        }
+    }
+
     /// The document, of a body that is JSON.
     pub fn document(self) -> Option<Value> {
         match self {

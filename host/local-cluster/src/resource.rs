@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use serde_json::Value;
 
@@ -33,6 +33,8 @@ pub(crate) struct Resource {
     /// The version of a CustomResourceDefinition that serves it; none is built in.
     pub(crate) custom: Option<Arc<Version>>,
     schema: LazyLock<Arc<Schema>, Box<dyn FnOnce() -> Arc<Schema> + Send + Sync>>,
+    /// What managed fields compare a new object with.
+    pub(crate) before_creation: OnceLock<Value>,
 }
 
 /// What a resource is called in all its versions.
@@ -83,6 +85,7 @@ impl Resource {
             names,
             custom: Some(version),
             schema: LazyLock::new(Box::new(move || schema)),
+            before_creation: OnceLock::new(),
         }
     }
 
@@ -187,6 +190,7 @@ fn read(group: &Arc<str>, version: &Arc<str>, value: &Value) -> Resource {
         names,
         custom: None,
         schema: LazyLock::new(Box::new(move || published::schema(&of_group, &of_version, &of_kind))),
+        before_creation: OnceLock::new(),
     }
 }
 

@@ -169,7 +169,7 @@ impl<W: Answers> Api<W> {
         while answers.len() < MAX_ASKED {
             match self.cluster.request(&request, &answers, timestamp(self.now_ms)) {
                 Reply::Done(response) if response.status < 300 => return Ok(response.body),
-                Reply::Done(response) => return Err(refused(response.status, &response.body)),
+                Reply::Done(response) => return Err(refused(response.status, response.body)),
                 Reply::Call(call) => answers.push(self.answered(*call)),
             }
         }
@@ -338,12 +338,12 @@ impl<W: Answers> Api<W> {
         let invalid = |message| WriteError { class: WriteErrorClass::Invalid, message };
         let wanted = request::request(write, body).map_err(invalid)?;
         match self.write(write.op.target(), &wanted) {
-            Ok(written) => response::written(written.to_string().as_bytes()).map_err(invalid),
+            Ok(written) => response::written(&written.bytes()).map_err(invalid),
             Err(refused) => outcome(refused, &write.op),
         }
     }
 
-    fn write(&mut self, target: &ObjectRef, wanted: &WriteRequest) -> Result<Value, Refused> {
+    fn write(&mut self, target: &ObjectRef, wanted: &WriteRequest) -> Result<Body, Refused> {
         let [object, collection] = self.path(target)?;
         let path = match (&wanted.subresource, wanted.to_collection) {
             (Some(subresource), _) => format!("{object}/{subresource}"),
@@ -357,7 +357,7 @@ impl<W: Answers> Api<W> {
         };
         let (query, content_type) = (wanted.query.clone(), wanted.content_type);
         let ask = Ask { method, path, query, content_type, body: wanted.body.as_bytes() };
-        self.json(Client::Host, ask)
+        self.send(Client::Host, ask)
     }
 }
 
@@ -376,13 +376,8 @@ fn event(frame: Frame) -> Option<Seen> {
     }
 }
 
-fn refused(status: u16, body: &Body) -> Refused {
-    let text = match body {
-        Body::Json(value) => value.to_string(),
-        Body::Text(text) => text.clone(),
-        Body::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Body::Watch(_) => String::new(),
-    };
-    let plain = || Refused { message: text.clone(), ..Refused::default() };
-    Refused { code: status, ..Refused::from_status(text.as_bytes()).unwrap_or_else(plain) }
+fn refused(status: u16, body: Body) -> Refused {
+    let bytes = body.bytes();
+    let plain = || Refused { message: String::from_utf8_lossy(&bytes).into_owned(), ..Refused::default() };
+    Refused { code: status, ..Refused::from_status(&bytes).unwrap_or_else(plain) }
 }

@@ -17,7 +17,8 @@ pub(crate) async fn run(hosts: &[Host], rounds: usize) -> Result<()> {
     let measured = (0..rounds).map(|_| value::round()).collect::<Result<Vec<_>>>()?;
     let (samples, bytes): (Vec<_>, Vec<_>) = measured.into_iter().unzip();
     print!("{}", table(format!("A local cluster of {PODS} Pods in this process (medians of {rounds})"), &samples));
-    println!("Anonymous memory for each Pod, with the log of changes: {:.1} KiB", median(bytes) / 1024.0);
+    // Of the rounds the one that took most: the allocator has kept memory of those before the others.
+    println!("Anonymous memory for each Pod, with the log of changes: {:.1} KiB", quantile(bytes, 1.0) / 1024.0);
     for host in hosts {
         let mut samples = Vec::new();
         let mut usage = Vec::new();

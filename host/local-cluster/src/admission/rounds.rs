@@ -53,6 +53,7 @@ impl Rounds {
 
     /// All were asked.
     pub(super) fn end(&mut self, object: &Value) {
-        self.left = Some(object.clone());
+        // With nobody who wants to be asked again it does not matter what was left.
+        self.left = (!self.before.is_empty()).then(|| object.clone());
     }
 }

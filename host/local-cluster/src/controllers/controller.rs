@@ -24,13 +24,6 @@ pub(crate) struct Controller {
     pub(crate) reconcile: fn(&mut Cluster, &Context<'_>, &Key) -> Result<Again, Halt>,
 }
 
-impl Controller {
-    pub(super) fn sees(&self, change: &Change) -> bool {
-        let (group, plural) = (&*change.storage.group, &*change.storage.plural);
-        self.watches.is_empty() || self.watches.contains(&(group, plural))
-    }
-}
-
 /// An object's own key.
 pub(super) fn key(object: &Object) -> Key {
     (object.namespace().into(), object.name().into())

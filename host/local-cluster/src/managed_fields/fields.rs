@@ -16,23 +16,9 @@ pub(crate) struct Fields {
 
 static NONE: Fields = Fields { member: false, below: BTreeMap::new() };
 
-/// A path while a walk descends: nothing is copied before a field is put into a set.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Path<'a> {
-    Root,
-    Field(&'a Path<'a>, &'a str),
-    /// A list's item, by its step as `fieldsV1` writes it.
-    Item(&'a Path<'a>, &'a str),
-}
-
-impl Path<'_> {
-    fn node<'f>(&self, root: &'f mut Fields) -> &'f mut Fields {
-        match self {
-            Self::Root => root,
-            Self::Field(above, name) => above.node(root).below.entry(format!("f:{name}").into()).or_default(),
-            Self::Item(above, step) => above.node(root).below.entry((*step).into()).or_default(),
-        }
-    }
+/// The step to a field.
+pub(crate) fn field_step(name: &str) -> Box<str> {
+    ["f:", name].concat().into()
 }
 
 impl Fields {
@@ -40,10 +26,11 @@ impl Fields {
         !self.member && self.below.is_empty()
     }
 
-    /// Puts a field into the set; the root is nothing to own.
-    pub(crate) fn insert(&mut self, path: &Path<'_>) {
-        if !matches!(path, Path::Root) {
-            path.node(self).member = true;
+    /// Puts what is in the set at a step and below it; a step without members is none.
+    pub(crate) fn put(&mut self, step: impl FnOnce() -> Box<str>, below: Self) {
+        if !below.is_empty() {
+            let node = self.below.entry(step()).or_default();
+            if node.is_empty() { *node = below } else { node.add(&below) }
         }
     }
 
@@ -51,8 +38,7 @@ impl Fields {
     pub(crate) fn of(paths: &[&[&str]]) -> Self {
         let mut fields = Self::default();
         for path in paths {
-            let node =
-                path.iter().fold(&mut fields, |node, name| node.below.entry(format!("f:{name}").into()).or_default());
+            let node = path.iter().fold(&mut fields, |node, name| node.below.entry(field_step(name)).or_default());
             node.member = true;
         }
         fields
@@ -86,7 +72,35 @@ impl Fields {
     }
 
     pub(crate) fn union(&self, other: &Self) -> Self {
-        self.combine(other, |mine, theirs| mine || theirs)
+        let mut all = self.clone();
+        all.add(other);
+        all
+    }
+
+    /// Adds the members of another set.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.member |= other.member;
+        for (step, theirs) in &other.below {
+            match self.below.get_mut(step) {
+                Some(mine) => mine.add(theirs),
+                None => drop(self.below.insert(step.clone(), theirs.clone())),
+            }
+        }
+    }
+
+    /// Takes the other set's members away; what is below them stays.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        self.member &= !other.member;
+        let (few, many) = (other.below.len(), self.below.len());
+        if few == 0 || many == 0 {
+            return;
+        }
+        self.below.retain(|step, mine| {
+            if let Some(theirs) = other.below.get(step) {
+                mine.subtract(theirs);
+            }
+            !mine.is_empty()
+        });
     }
 
     pub(crate) fn intersection(&self, other: &Self) -> Self {
@@ -95,7 +109,9 @@ impl Fields {
 
     /// What is in this set alone; what is below the other's members stays.
     pub(crate) fn difference(&self, other: &Self) -> Self {
-        self.combine(other, |mine, theirs| mine && !theirs)
+        let mut rest = self.clone();
+        rest.subtract(other);
+        rest
     }
 
     /// What is neither in the other set nor below one of its members.

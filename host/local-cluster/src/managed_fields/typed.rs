@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::fields::{Fields, Path};
+use super::fields::{Fields, field_step};
 use crate::schema::{ListType, Place};
 
 /// How deep the empty form of a kind reaches: its structs that are no pointers nest at most this deep.
@@ -114,88 +114,97 @@ fn array(value: &Value) -> &[Value] {
 
 /// All fields of an object that an apply of it owns.
 pub(crate) fn field_set(object: &Value, place: Place<'_>) -> Fields {
-    let mut fields = Fields::default();
-    collect(object, Some(place), &Path::Root, &mut fields);
+    let mut fields = collect(object, Some(place));
+    // The root is nothing to own.
+    fields.member = false;
     fields
 }
 
-fn collect(value: &Value, place: Option<Place<'_>>, path: &Path<'_>, fields: &mut Fields) {
+fn collect(value: &Value, place: Option<Place<'_>>) -> Fields {
+    let mut fields = Fields::default();
     match (shape(value, place), value) {
         (Shape::Map, Value::Object(map)) => {
             for (name, value) in map {
-                let path = Path::Field(path, name);
-                collect(value, place.and_then(|place| place.field(name)), &path, fields);
+                let mut below = collect(value, place.and_then(|place| place.field(name)));
                 let declared = place.is_some_and(|place| place.node.properties.contains_key(name.as_str()));
-                if !declared || value.as_object().is_some_and(Map::is_empty) {
-                    fields.insert(&path);
-                }
+                below.member |= !declared || value.as_object().is_some_and(Map::is_empty);
+                fields.put(|| field_step(name), below);
             }
         }
-        (Shape::List(list), Value::Array(items)) => {
-            let Some(steps) = item_steps(list, place, items) else { return fields.insert(path) };
-            let mut times: BTreeMap<&String, usize> = BTreeMap::new();
-            steps.iter().for_each(|step| *times.entry(step).or_default() += 1);
-            for (step, item) in steps.iter().zip(items) {
-                let path = Path::Item(path, step);
-                // Items that are there twice are owned as wholes.
-                if times.get(step) == Some(&1) {
-                    collect(item, place.and_then(Place::items), &path, fields);
+        (Shape::List(list), Value::Array(items)) => match item_steps(list, place, items) {
+            Some(steps) => {
+                let mut times: BTreeMap<&String, usize> = BTreeMap::new();
+                steps.iter().for_each(|step| *times.entry(step).or_default() += 1);
+                for (step, item) in steps.iter().zip(items) {
+                    // Items that are there twice are owned as wholes.
+                    let once = times.get(step) == Some(&1);
+                    let mut below = if once { collect(item, place.and_then(Place::items)) } else { Fields::default() };
+                    below.member = true;
+                    fields.put(|| step.as_str().into(), below);
                 }
-                fields.insert(&path);
             }
-        }
-        _ => fields.insert(path),
+            None => fields.member = true,
+        },
+        _ => fields.member = true,
     }
+    fields
 }
 
 /// Which fields differ.
 pub(crate) fn compare(old: &Value, new: &Value, place: Place<'_>) -> Comparison {
-    let mut comparison = Comparison::default();
-    comparison.walk(Some(old), Some(new), Some(place), &Path::Root);
-    comparison
+    let mut found = Comparison::at(Some(old), Some(new), Some(place));
+    // The root is nothing to own.
+    found.each().into_iter().for_each(|fields| fields.member = false);
+    found
 }
 
 impl Comparison {
-    fn walk(&mut self, old: Option<&Value>, new: Option<&Value>, place: Option<Place<'_>>, path: &Path<'_>) {
-        let (before, after) = (old.unwrap_or(&Value::Null), new.unwrap_or(&Value::Null));
-        let walked = match common(before, after, place) {
-            Shape::Leaf => false,
-            Shape::Map => {
-                self.fields(before, after, place, path);
-                true
-            }
-            // Equal lists need no steps.
-            Shape::List(_) if before == after => true,
-            Shape::List(list) => self.items(list, array(before), array(after), place, path).is_some(),
-        };
-        match (old, new) {
-            (None, _) => self.added.insert(path),
-            (_, None) => self.removed.insert(path),
-            _ if !walked && old != new => self.modified.insert(path),
-            _ => {}
+    fn each(&mut self) -> [&mut Fields; 3] {
+        [&mut self.removed, &mut self.modified, &mut self.added]
+    }
+
+    /// Puts what differs at a step and below it.
+    fn put(&mut self, step: impl Fn() -> Box<str>, mut below: Self) {
+        for (mine, theirs) in self.each().into_iter().zip(below.each()) {
+            mine.put(&step, std::mem::take(theirs));
         }
     }
 
-    fn fields(&mut self, old: &Value, new: &Value, place: Option<Place<'_>>, path: &Path<'_>) {
+    /// What differs at a place and below it.
+    fn at(old: Option<&Value>, new: Option<&Value>, place: Option<Place<'_>>) -> Self {
+        let (before, after) = (old.unwrap_or(&Value::Null), new.unwrap_or(&Value::Null));
+        let mut found = Self::default();
+        let walked = match common(before, after, place) {
+            Shape::Leaf => false,
+            // What is equal needs no steps.
+            _ if before == after => true,
+            Shape::Map => {
+                found.fields(before, after, place);
+                true
+            }
+            Shape::List(list) => found.items(list, array(before), array(after), place).is_some(),
+        };
+        match (old, new) {
+            (None, _) => found.added.member = true,
+            (_, None) => found.removed.member = true,
+            _ => found.modified.member = !walked && old != new,
+        }
+        found
+    }
+
+    fn fields(&mut self, old: &Value, new: &Value, place: Option<Place<'_>>) {
         let below = |name: &str| place.and_then(|place| place.field(name));
         for (name, value) in old.as_object().into_iter().flatten() {
-            self.walk(Some(value), new.get(name), below(name), &Path::Field(path, name));
+            self.put(|| field_step(name), Self::at(Some(value), new.get(name), below(name)));
         }
         for (name, value) in new.as_object().into_iter().flatten() {
             if old.get(name).is_none() {
-                self.walk(None, Some(value), below(name), &Path::Field(path, name));
+                self.put(|| field_step(name), Self::at(None, Some(value), below(name)));
             }
         }
     }
 
-    fn items(
-        &mut self,
-        list: &ListType,
-        old: &[Value],
-        new: &[Value],
-        place: Option<Place<'_>>,
-        path: &Path<'_>,
-    ) -> Option<()> {
+    fn items(&mut self, list: &ListType, old: &[Value], new: &[Value], place: Option<Place<'_>>) -> Option<()> {
         let mut all: BTreeMap<String, [Vec<&Value>; 2]> = BTreeMap::new();
         for (side, items) in [old, new].into_iter().enumerate() {
             for (step, item) in item_steps(list, place, items)?.into_iter().zip(items) {
@@ -204,25 +213,25 @@ impl Comparison {
         }
         let below = place.and_then(Place::items);
         for (step, [old, new]) in &all {
-            let path = Path::Item(path, step);
+            let mut found = Self::default();
             match (old.as_slice(), new.as_slice()) {
-                ([] | [_], [] | [_]) => self.walk(old.first().copied(), new.first().copied(), below, &path),
-                ([_, _, ..], [_, _, ..]) if old == new => {}
-                ([_, _, ..], [_, _, ..]) => self.modified.insert(&path),
+                ([] | [_], [] | [_]) => found = Self::at(old.first().copied(), new.first().copied(), below),
+                ([_, _, ..], [_, _, ..]) => found.modified.member = old != new,
                 // Items that were there twice were owned as wholes.
                 ([_, _, ..], _) => {
                     if let [item] = new.as_slice() {
-                        self.walk(None, Some(item), below, &path);
+                        found = Self::at(None, Some(item), below);
                     }
-                    self.removed.insert(&path);
+                    found.removed.member = true;
                 }
                 _ => {
                     if let [item] = old.as_slice() {
-                        self.walk(Some(item), None, below, &path);
+                        found = Self::at(Some(item), None, below);
                     }
-                    self.added.insert(&path);
+                    found.added.member = true;
                 }
             }
+            self.put(|| step.as_str().into(), found);
         }
         Some(())
     }

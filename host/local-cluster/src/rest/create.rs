@@ -65,8 +65,9 @@ pub(super) fn create_as(
     if admission::lacks_default_account(cluster, attributes, &object) {
         default_account(cluster, context, &attributes.namespace)?;
     }
-    admission::mutate(cluster, context, attributes, &mut object, None)?;
-    strategy::default(resource, &mut object);
+    if admission::mutate(cluster, context, attributes, &mut object, None)? {
+        strategy::default(resource, &mut object);
+    }
     strategy::prepare_create(cluster, context, resource, &mut object)?;
     finish(cluster, context, attributes, object)
 }

@@ -70,9 +70,10 @@ pub(crate) fn update(
             context.now,
         );
     }
-    admission::mutate(cluster, context, attributes, &mut object, Some(&old))?;
-    keep_system_fields(&mut object, &old);
-    strategy::default(resource, &mut object);
+    if admission::mutate(cluster, context, attributes, &mut object, Some(&old))? {
+        keep_system_fields(&mut object, &old);
+        strategy::default(resource, &mut object);
+    }
     strategy::prepare_update(cluster, context, attributes, &mut object, &old)?;
     let mut causes = strategy::validate_metadata(resource, &object);
     causes.extend(resource.schema().validate(&object, Some(&old)));

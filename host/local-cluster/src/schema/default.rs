@@ -63,12 +63,14 @@ fn fill_one(place: Place<'_>, value: &mut Value) {
 /// Go decodes null as absent, and leaves empty lists and maps out when it encodes, unless the field must be there.
 fn as_encoded(place: Place<'_>, fields: &mut Map<String, Value>) {
     let is_left_out = |name: &str, value: &Value| {
-        let Some(below) = place.node.properties.get(name).map(|id| place.at(*id).node) else { return false };
-        let required = || place.node.required.iter().any(|field| **field == *name);
+        let below = || place.node.properties.get(name).map(|id| place.at(*id).node);
+        let optional = || !place.node.required.iter().any(|field| **field == *name);
         match value {
-            Value::Null => true,
-            Value::Array(items) => items.is_empty() && below.kind == Type::Array && !required(),
-            Value::Object(entries) => entries.is_empty() && below.additional.is_some() && !required(),
+            Value::Null => below().is_some(),
+            Value::Array(items) if items.is_empty() => below().is_some_and(|it| it.kind == Type::Array) && optional(),
+            Value::Object(entries) if entries.is_empty() => {
+                below().is_some_and(|it| it.additional.is_some()) && optional()
+            }
             _ => false,
         }
     };

@@ -67,17 +67,12 @@ pub(super) fn tidy(value: &mut Value, place: Place<'_>) {
 
 fn object(fields: &mut Map<String, Value>, place: Place<'_>) {
     let is_struct = !place.node.properties.is_empty();
-    for (name, value) in fields.iter_mut() {
-        if let Some(place) = place.field(name) {
-            tidy(value, place);
-        }
-    }
-    if is_struct {
-        fields.retain(|name, value| match place.field(name) {
-            Some(of) => place.node.required.iter().any(|required| **required == **name) || !unset(name, value, of),
-            None => true,
-        });
-    }
+    let is_required = |name: &str| place.node.required.iter().any(|required| **required == *name);
+    fields.retain(|name, value| {
+        let Some(of) = place.field(name) else { return true };
+        tidy(value, of);
+        !is_struct || !unset(name, value, of) || is_required(name)
+    });
 }
 
 fn unset(name: &str, value: &Value, place: Place<'_>) -> bool {

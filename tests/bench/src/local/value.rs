@@ -76,10 +76,8 @@ fn answer(cluster: &mut Cluster, request: &Request) -> Result<Response> {
 
 fn document(cluster: &mut Cluster, query: &[(&str, &str)]) -> Result<Vec<u8>> {
     match answer(cluster, &request(Method::Get, query, Vec::new()))?.body {
-        Body::Json(value) => Ok(serde_json::to_vec(&value)?),
-        Body::Text(text) => Ok(text.into_bytes()),
-        Body::Bytes(bytes) => Ok(bytes),
         Body::Watch(_) => bail!("a list is a watch"),
+        document => Ok(document.bytes()),
     }
 }
 
