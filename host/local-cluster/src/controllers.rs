@@ -79,12 +79,15 @@ fn all_controllers() -> &'static [&'static Controller] {
 /// The places of the controllers that see changes of a storage.
 fn watchers(storage: &Storage) -> &'static [usize] {
     static OF_ALL: LazyLock<Vec<usize>> = LazyLock::new(|| places(|watches| watches.is_empty()));
-    static WATCHERS: LazyLock<BTreeMap<String, Vec<usize>>> = LazyLock::new(|| {
-        let watched = all_controllers().iter().flat_map(|controller| controller.watches);
-        let each = |of: &(&str, &str)| places(|watches| watches.is_empty() || watches.contains(of));
-        watched.map(|of| ([of.0, "/", of.1].concat(), each(of))).collect()
+    static WATCHERS: LazyLock<BTreeMap<&str, BTreeMap<&str, Vec<usize>>>> = LazyLock::new(|| {
+        let mut all = BTreeMap::<_, BTreeMap<_, _>>::new();
+        for of in all_controllers().iter().flat_map(|controller| controller.watches) {
+            let each = places(|watches| watches.is_empty() || watches.contains(of));
+            all.entry(of.0).or_default().insert(of.1, each);
+        }
+        all
     });
-    WATCHERS.get(&*[&*storage.group, "/", &*storage.plural].concat()).unwrap_or(&OF_ALL)
+    WATCHERS.get(&*storage.group).and_then(|plurals| plurals.get(&*storage.plural)).unwrap_or(&OF_ALL)
 }
 
 fn places(watches: impl Fn(&[(&str, &str)]) -> bool) -> Vec<usize> {
@@ -123,28 +126,35 @@ pub(crate) fn step(cluster: &mut Cluster, answers: &[Answer], now: Timestamp) ->
         return Reply::Done(Step::Worked);
     };
     let first = FirstTry::of(answers, cluster.made, now);
-    let mut next = cluster.clone();
-    next.made = first.made;
-    next.controllers.queues[at].remove(&key);
+    let before = (cluster.store.clone(), cluster.definitions.clone(), cluster.made);
+    cluster.made = first.made;
+    cluster.controllers.queues[at].remove(&key);
     let mut context = Context::system(controller.user, answers, first.at);
     if controller.user.starts_with("system:serviceaccount:") {
         "kube-controller-manager".clone_into(&mut context.manager);
     }
-    match (controller.reconcile)(&mut next, &context, &key) {
+    let halt = match (controller.reconcile)(cluster, &context, &key) {
         Ok(again) => {
-            next.controllers.queues[at].settle(key, again, now);
-            next.made = next.made.max(cluster.made);
-            *cluster = next;
+            cluster.controllers.queues[at].settle(key, again, now);
+            cluster.made = cluster.made.max(before.2);
+            return Reply::Done(Step::Worked);
         }
-        Err(Halt::Call(mut call)) => {
+        Err(halt) => halt,
+    };
+    // What it wrote before it failed never was.
+    (cluster.store, cluster.definitions, cluster.made) = before;
+    match halt {
+        Halt::Call(mut call) => {
             cluster.made = cluster.made.max(first.reserved());
             cluster.controllers.queues[at].add(key.clone(), now + ASKS_AGAIN);
             (call.first_try, call.step) = (first, Some((at, key)));
-            return Reply::Call(call);
+            Reply::Call(call)
         }
-        Err(Halt::Status(_)) => cluster.controllers.queues[at].retry(key, now),
+        Halt::Status(_) => {
+            cluster.controllers.queues[at].retry(key, now);
+            Reply::Done(Step::Worked)
+        }
     }
-    Reply::Done(Step::Worked)
 }
 
 /// The next key that is due, with the place of its queue.
@@ -194,6 +204,7 @@ fn all(cluster: &Cluster) -> Vec<Change> {
             event: Event::Added,
             object,
             previous: None,
+            bytes: 0,
         };
         objects.into_iter().map(change)
     };

@@ -102,17 +102,11 @@ pub(crate) fn decode(entries: &Value) -> Option<Managed> {
 
 /// Writes the entries: applies first, then by time, then by manager.
 pub(crate) fn encode(managed: &Managed) -> Value {
-    let mut entries: Vec<_> = managed.iter().collect();
-    entries.sort_by_cached_key(|(manager, owned)| {
-        (
-            manager.operation,
-            seconds(owned),
-            manager.name.clone(),
-            owned.api_version.clone(),
-            manager.subresource.clone(),
-        )
+    let mut entries: Vec<_> = managed.iter().map(|(manager, owned)| (seconds(owned), manager, owned)).collect();
+    entries.sort_by_key(|(seconds, manager, owned)| {
+        (manager.operation, *seconds, &manager.name, &owned.api_version, &manager.subresource)
     });
-    let entry = |(manager, owned): (&Manager, &Owned)| {
+    let entry = |(_, manager, owned): (i64, &Manager, &Owned)| {
         let operation = if manager.operation == Operation::Apply { "Apply" } else { "Update" };
         let mut entry = json!({
             "manager": manager.name, "operation": operation, "apiVersion": owned.api_version,
@@ -247,6 +241,9 @@ pub(crate) fn record(
 
 /// Puts the entries of the oldest updates of a version together until the bound holds.
 fn cap(managed: &mut Managed) {
+    if managed.len() <= MAX_UPDATE_MANAGERS {
+        return;
+    }
     let mut updaters: Vec<(i64, Manager)> = managed
         .iter()
         .filter(|(manager, _)| manager.operation == Operation::Update)

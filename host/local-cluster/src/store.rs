@@ -48,6 +48,8 @@ pub(crate) struct Change {
     pub(crate) object: Arc<Object>,
     /// The object before it.
     pub(crate) previous: Option<Arc<Object>>,
+    /// The bytes of the object, from when the change is no longer new.
+    pub(crate) bytes: usize,
 }
 
 /// An owner's UID with what names one of its dependents.
@@ -59,7 +61,7 @@ pub(crate) struct Store {
     objects: OrdMap<Storage, OrdMap<Name, Arc<Object>>>,
     owned: OrdSet<Owned>,
     log: Vector<Change>,
-    /// The bytes of the objects in the log.
+    /// The bytes of the changes in the log.
     log_bytes: usize,
     revision: u64,
     /// The log has all changes after this version.
@@ -161,6 +163,7 @@ impl Store {
             event,
             object: object.clone(),
             previous,
+            bytes: 0,
         });
         object
     }
@@ -177,26 +180,24 @@ impl Store {
             self.owned.remove(&(owner.clone(), storage.clone(), name.clone()));
         }
         self.revision += 1;
-        let mut value = previous.read().into_owned();
-        value["metadata"]["resourceVersion"] = self.revision.to_string().into();
-        let object = Arc::new(Object::new(value, self.revision));
+        let object = Arc::new(previous.at(self.revision));
         let change = Change {
             revision: self.revision,
             storage: storage.clone(),
             event: Event::Deleted,
             object: object.clone(),
             previous: Some(previous),
+            bytes: 0,
         };
         self.record(change);
         Some(object)
     }
 
     fn record(&mut self, change: Change) {
-        self.log_bytes += change.object.text().len();
         self.log.push_back(change);
         while self.log.len() > MAX_LOG || self.log_bytes > MAX_LOG_BYTES && self.log.len() > MAX_WITH_TREE {
             let Some(oldest) = self.log.pop_front() else { break };
-            self.log_bytes -= oldest.object.text().len();
+            self.log_bytes -= oldest.bytes;
             self.compacted = oldest.revision;
         }
         self.let_go();
@@ -205,14 +206,14 @@ impl Store {
         }
     }
 
-    /// Takes the trees from a change that is no longer new, and from its object if that is still the newest.
+    /// Counts the bytes of a change that is no longer new; takes the trees from it, and from its object if that is still the
+    /// newest.
     fn let_go(&mut self) {
         let Some(at) = self.log.len().checked_sub(MAX_WITH_TREE + 1) else { return };
         let Some(change) = self.log.get(at) else { return };
         let lean = |object: &Arc<Object>| object.without_tree().unwrap_or_else(|| object.clone());
-        if !change.object.has_tree() && change.previous.as_ref().is_none_or(|previous| !previous.has_tree()) {
-            return;
-        }
+        let bytes = change.object.text().len();
+        self.log_bytes += bytes;
         let change = change.clone();
         let name = change.object.key();
         let newest = self.objects.get(&change.storage).and_then(|all| all.get(&name));
@@ -221,7 +222,7 @@ impl Store {
             self.replace(&change.storage, name, lean(&change.object));
         }
         let (object, previous) = (lean(&change.object), change.previous.as_ref().map(lean));
-        self.log.set(at, Change { object, previous, ..change });
+        self.log.set(at, Change { object, previous, bytes, ..change });
     }
 
     /// Takes the tree from the next object in their order, if it is not new: somebody looked at it.
@@ -258,7 +259,7 @@ impl Store {
     pub(crate) fn compact(&mut self, revision: u64) {
         while self.log.front().is_some_and(|oldest| oldest.revision <= revision) {
             let oldest = self.log.pop_front();
-            self.log_bytes -= oldest.map_or(0, |oldest| oldest.object.text().len());
+            self.log_bytes -= oldest.map_or(0, |oldest| oldest.bytes);
         }
         self.compacted = self.compacted.max(revision.min(self.revision));
     }

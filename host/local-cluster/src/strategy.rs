@@ -27,17 +27,35 @@ use crate::resource::{Resource, Storage};
 use crate::store::Object;
 use crate::{Cluster, definition};
 
+use self::default::Extent;
 use self::field::{Causes, text};
 
 pub(crate) use self::bootstrap::bootstrap;
 pub(crate) use self::format::{label_value, qualified};
 pub(crate) use self::kind::deprecation;
 
-/// Fills in the defaults of built-in kinds that the published schema lacks, in the form in which the API server writes them.
+/// Fills in all defaults, in the form in which the API server writes them. `stored` is the object that an update changes, in
+/// the version in which it is stored: its spec has its defaults, and a spec that is the same is not looked through.
+pub(crate) fn complete(resource: &Resource, object: &mut Value, stored: Option<&Value>) {
+    let same = stored.is_some_and(|stored| object["spec"].is_object() && object["spec"] == stored["spec"]);
+    if !same || resource.custom.is_some() || is_definition(resource) {
+        resource.schema().default(object);
+        return default(resource, object);
+    }
+    let spec = object.as_object_mut().and_then(|fields| fields.remove("spec"));
+    resource.schema().default(object);
+    normal::tidy(object, resource.schema().root());
+    if let (Some(fields), Some(spec)) = (object.as_object_mut(), spec) {
+        fields.insert("spec".to_owned(), spec);
+    }
+    default::default(resource, object, Extent::BesidesSpec);
+}
+
+/// Fills in the defaults of built-in kinds that the published schema lacks.
 pub(crate) fn default(resource: &Resource, object: &mut Value) {
     if resource.custom.is_none() {
         normal::tidy(object, resource.schema().root());
-        default::default(resource, object);
+        default::default(resource, object, Extent::Whole);
     }
     if is_definition(resource) {
         definition::default(object);

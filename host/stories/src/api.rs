@@ -9,7 +9,7 @@
 //! use mortise_stories::api::{Api, NoWebhooks};
 //!
 //! let mut api = Api::new(Options::default(), NoWebhooks);
-//! let pods = api.list(&Kind::new("v1", "Pod").into()).expect("Pods are served");
+//! let pods: serde_json::Value = api.list(&Kind::new("v1", "Pod").into()).expect("Pods are served");
 //! assert_eq!(pods["items"].as_array().map(Vec::len), Some(0));
 //! ```
 
@@ -27,6 +27,7 @@ use mortise_local_cluster::{
     Answer, Body, Call, Cluster, Credentials, Frame, Method, Options, Reply, Request, Step, User, Watch,
 };
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -295,9 +296,10 @@ impl<W: Answers> Api<W> {
     ///
     /// # Errors
     /// The API server's refusal.
-    pub fn list(&mut self, slice: &Slice) -> Result<Value, Refused> {
+    pub fn list<T: DeserializeOwned + Default>(&mut self, slice: &Slice) -> Result<T, Refused> {
         let ask = self.of_slice(slice)?;
-        self.json(Client::Host, ask)
+        let list = self.send(Client::Host, ask)?.bytes();
+        Ok(serde_json::from_slice(&list).unwrap_or_default())
     }
 
     /// A watch of a slice from a version on, as the host sees it.

@@ -58,9 +58,9 @@ const MAX_REACTIONS_AT_ONCE: u64 = 1_000;
 const COMPACT_MS: u64 = 300_000;
 /// Resources that change by themselves.
 const HEARTBEATS: [&str; 2] = ["leases", "events"];
-/// How long the leases of nodes last: four hours. What a heartbeat changes no story looks at, and of ten days they were most
-/// of the work.
-const NODE_LEASE_SECONDS: u32 = 4 * 60 * 60;
+/// How long the leases of nodes last: a day. What a heartbeat changes no story looks at, and of ten days they were most of the
+/// work.
+const NODE_LEASE_SECONDS: u32 = 24 * 60 * 60;
 /// Guest calls in flight at once.
 const CALL_SLOTS: usize = 8;
 /// HTTP requests of a plugin in a minute, and the minutes between two audits: as of the host.

@@ -80,7 +80,16 @@ pub(super) fn matching(
     policy: &Value,
 ) -> Option<Arc<Resource>> {
     let own = &attributes.resource;
-    let fits = |resource: &Resource| rules.iter().any(|rule| rule_fits(rule, resource, attributes, objects));
+    let rules: Vec<&Value> = rules.iter().filter(|rule| rule_fits(rule, attributes, objects)).collect();
+    if rules.is_empty() {
+        return None;
+    }
+    let fits = |resource: &Resource| {
+        let has = |rule, key, wanted| array(rule, key).iter().any(|known| known == "*" || known == wanted);
+        rules
+            .iter()
+            .any(|rule| has(rule, "apiGroups", &*resource.group) && has(rule, "apiVersions", &*resource.version))
+    };
     if fits(own) {
         return Some(own.clone());
     }
@@ -91,8 +100,9 @@ pub(super) fn matching(
     others.find(|other| fits(other)).cloned()
 }
 
-fn rule_fits(rule: &Value, resource: &Resource, attributes: &Attributes, objects: Objects<'_>) -> bool {
-    let has = |key: &str, wanted: &str| array(rule, key).iter().any(|known| known == "*" || known == wanted);
+/// Whether a rule is about the request in some group and version.
+fn rule_fits(rule: &Value, attributes: &Attributes, objects: Objects<'_>) -> bool {
+    let (_, plural) = kind(attributes);
     let in_namespace = kind(attributes) != ("", "namespaces") && !attributes.namespace.is_empty();
     let scope = match text(rule, "scope") {
         "Namespaced" => in_namespace,
@@ -100,14 +110,10 @@ fn rule_fits(rule: &Value, resource: &Resource, attributes: &Attributes, objects
         _ => true,
     };
     let resources = array(rule, "resources").iter().filter_map(Value::as_str).any(|known| {
-        let (plural, subresource) = known.split_once('/').unwrap_or((known, ""));
-        (plural == "*" || plural == &*resource.plural) && (subresource == "*" || subresource == attributes.subresource)
+        let (of, subresource) = known.split_once('/').unwrap_or((known, ""));
+        (of == "*" || of == plural) && (subresource == "*" || subresource == attributes.subresource)
     });
-    let name = array(rule, "resourceNames").is_empty() || has("resourceNames", &attributes.name);
-    scope
-        && resources
-        && name
-        && has("operations", objects.operation())
-        && has("apiGroups", &resource.group)
-        && has("apiVersions", &resource.version)
+    let operations = array(rule, "operations").iter().any(|known| known == "*" || known == objects.operation());
+    let names = array(rule, "resourceNames");
+    scope && resources && operations && (names.is_empty() || names.iter().any(|known| *known == attributes.name))
 }

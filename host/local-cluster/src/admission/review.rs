@@ -106,8 +106,7 @@ pub(super) fn taken_back(
         changed = definition::at_version(cluster, resource, &changed, answers)?.into_owned();
     }
     if attributes.subresource.is_empty() {
-        resource.schema().default(&mut changed);
-        strategy::default(resource, &mut changed);
+        strategy::complete(resource, &mut changed, None);
     }
     Ok(changed)
 }

@@ -57,8 +57,7 @@ pub(super) fn create_as(
         // It is a precondition of the update that an apply is when the object is there, and means nothing when it is not.
         metadata.remove("resourceVersion");
     }
-    resource.schema().default(&mut object);
-    strategy::default(resource, &mut object);
+    strategy::complete(resource, &mut object, None);
     if how == Update::Whole {
         managed_fields::update(resource, None, &mut object, &context.manager, Operation::Update, "", context.now);
     }

@@ -1,6 +1,7 @@
 //! update: an object becomes another one. Input: how the new object follows from the stored one. Output: the object as it
 //! is stored. It must not know who made the new one: a client, a patch or a controller.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -56,8 +57,7 @@ pub(crate) fn update(
     preconditions(attributes, &object, &old)?;
     keep_system_fields(&mut object, &old);
     managed_fields::keep_clearing(&mut object);
-    resource.schema().default(&mut object);
-    strategy::default(resource, &mut object);
+    strategy::complete(resource, &mut object, matches!(old, Cow::Borrowed(_)).then_some(&*old));
     // What admission changes, nobody owns.
     if how == Update::Whole {
         managed_fields::update(

@@ -1,8 +1,8 @@
 //! A stored object. Input: the object as it was admitted. Output: the same as a value or as text, and what is looked up often.
 //! It must not know where it is stored.
 //!
-//! As a tree of values an object takes ten times the memory of its text. So it always has the text, which is also what
-//! clients are sent, and the tree while somebody looks at it.
+//! As a tree of values an object takes ten times the memory of its text. So it has the text, which is also what clients are
+//! sent, and the tree while it is new or somebody looks at it. What nobody is sent while it is new has no text yet.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -35,12 +35,10 @@ struct Head {
     owners: Box<[Arc<str>]>,
 }
 
-/// A value that is read from its text when it is looked at.
+/// A value with its text: each is made from the other when it is looked at, and one of them is always there.
 #[derive(Debug)]
 pub(crate) struct Parsed {
-    text: Arc<str>,
-    /// Whether the text is too deep to be read again.
-    deep: bool,
+    text: OnceLock<Arc<str>>,
     value: OnceLock<Box<Value>>,
 }
 
@@ -54,11 +52,19 @@ impl Deref for Parsed {
 
 impl Parsed {
     fn new(value: Value) -> Self {
-        Self { text: text(&value).into(), deep: is_deeper(&value, MAX_DEPTH), value: OnceLock::from(Box::new(value)) }
+        Self { text: OnceLock::new(), value: OnceLock::from(Box::new(value)) }
+    }
+
+    fn of(text: Arc<str>) -> Self {
+        Self { text: OnceLock::from(text), value: OnceLock::new() }
+    }
+
+    fn text(&self) -> &Arc<str> {
+        self.text.get_or_init(|| text(self.value.get().expect("what has no text has a value")).into())
     }
 
     fn parse(&self) -> Value {
-        serde_json::from_str(&self.text).expect("it was written from a value that is not too deep")
+        serde_json::from_str(self.text()).expect("it was written from a value that is not too deep")
     }
 }
 
@@ -77,13 +83,25 @@ impl Object {
         Self { head: Arc::new(head), value: Parsed::new(value), revision }
     }
 
+    /// The same object with another version.
+    pub(super) fn at(&self, revision: u64) -> Self {
+        let says = |revision: u64| format!("\"resourceVersion\":\"{revision}\"");
+        let old = says(self.revision);
+        // Labels and annotations may say the same.
+        if self.has_tree() || self.text().matches(&old).count() != 1 {
+            let mut value = self.read().into_owned();
+            value["metadata"]["resourceVersion"] = revision.to_string().into();
+            return Self::new(value, revision);
+        }
+        let text = self.text().replacen(&old, &says(revision), 1);
+        Self { value: Parsed::of(text.into()), revision, head: self.head.clone() }
+    }
+
     /// The same object, without its tree unless it has to have one. None if it is so already.
     pub(super) fn without_tree(&self) -> Option<Arc<Self>> {
-        if !self.has_tree() || self.value.deep {
-            return None;
-        }
-        let value = Parsed { text: self.value.text.clone(), deep: false, value: OnceLock::new() };
-        Some(Arc::new(Self { value, revision: self.revision, head: self.head.clone() }))
+        let value = self.value.value.get().filter(|value| !is_deeper(value, MAX_DEPTH));
+        let text = value.map(|_| self.value.text().clone())?;
+        Some(Arc::new(Self { value: Parsed::of(text), revision: self.revision, head: self.head.clone() }))
     }
 
     /// Whether it takes the memory of its tree.
@@ -101,7 +119,7 @@ impl Object {
 
     /// The object as a JSON document, which begins with its kind, its version and its metadata.
     pub(crate) fn text(&self) -> &str {
-        &self.value.text
+        self.value.text()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -191,6 +209,21 @@ mod tests {
         assert_eq!(lean.read().into_owned(), value);
         assert!(!lean.has_tree() && lean.without_tree().is_none());
         assert_eq!((&lean.value["data"]["k"], lean.has_tree()), (&json!("v"), true));
+    }
+
+    #[test]
+    fn an_object_says_its_version_whatever_else_says_so() {
+        for labels in [json!({}), json!({"resourceVersion": "7"})] {
+            let value =
+                json!({"kind": "ConfigMap", "metadata": {"labels": labels, "name": "a", "resourceVersion": "7"}});
+            let mut wanted = value.clone();
+            wanted["metadata"]["resourceVersion"] = "8".into();
+            let object = Object::new(value, 7);
+            for later in [object.without_tree().unwrap().at(8), object.at(8)] {
+                assert_eq!(later.text(), Object::new(wanted.clone(), 8).text());
+                assert_eq!((&*later.value, later.revision, later.name()), (&wanted, 8, "a"));
+            }
+        }
     }
 
     #[test]

@@ -175,16 +175,30 @@ const ALL: &[(&str, &str, &[Default])] = &[
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", PRIORITY_LEVEL),
 ];
 
+/// How much of an object is filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    /// All but the spec.
+    BesidesSpec,
+}
+
+impl Extent {
+    fn has(self, path: &str) -> bool {
+        self == Self::Whole || !path.starts_with("spec")
+    }
+}
+
 /// Fills in the defaults of a built-in kind.
-pub(crate) fn default(resource: &Resource, value: &mut Value) {
+pub(super) fn default(resource: &Resource, value: &mut Value, extent: Extent) {
     let (group, kind) = (&*resource.group, &*resource.kind);
     // A template is a part of the object, not a reference: it is there even if a client leaves it out.
-    let spec = pod_spec(group, kind);
+    let spec = pod_spec(group, kind).filter(|path| extent.has(path));
     if let Some(spec) = spec.filter(|_| kind != "ReplicationController") {
         object(value, spec);
     }
     for (_, _, table) in ALL.iter().filter(|(of, name, _)| *of == group && *name == kind) {
-        fill(value, table);
+        fill(value, table.iter().filter(|(path, _)| extent.has(path)));
     }
     if kind == "CronJob"
         && let Some(template) = at_mut(value, "spec.jobTemplate")

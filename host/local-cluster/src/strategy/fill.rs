@@ -45,7 +45,7 @@ impl Fill {
 }
 
 /// Fills in what is unset.
-pub(crate) fn fill(value: &mut Value, defaults: &[Default]) {
+pub(crate) fn fill<'a>(value: &mut Value, defaults: impl IntoIterator<Item = &'a Default>) {
     for (path, fill) in defaults {
         visit(value, path, &mut |fields, name| {
             if fill.replaces(fields.get(name)) {

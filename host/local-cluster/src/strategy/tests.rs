@@ -677,3 +677,27 @@ fn a_malformed_object_is_refused_without_a_panic() {
         }
     }
 }
+
+#[test]
+fn an_update_whose_spec_is_the_stored_one_gets_its_other_defaults() {
+    let mut cluster = quiet();
+    let mut template = template();
+    template["spec"]["restartPolicy"] = "Never".into();
+    let job = named("a", json!({"spec": {"template": template}}));
+    let node = named("n", json!({"spec": {"podCIDR": "10.0.0.0/24"}, "status": {"capacity": {"cpu": "2"}}}));
+    let space = named("s", json!({}));
+    for (collection, subresource, body, unset, wanted) in [
+        (JOBS, "", job, "metadata.labels", "/spec/template/metadata/labels"),
+        ("/api/v1/nodes", "/status", node, "status.allocatable", "/status/capacity"),
+        ("/api/v1/namespaces", "", space, "metadata.labels", "/metadata/labels"),
+    ] {
+        let before = made(&mut cluster, collection, &body);
+        assert!(before["spec"].is_object(), "{before}");
+        let (mut sent, (parent, field)) = (before.clone(), unset.split_once('.').unwrap());
+        assert!(sent[parent].as_object_mut().unwrap().remove(field).is_some(), "{before}");
+        let target = format!("{collection}/{}{subresource}", body["metadata"]["name"].as_str().unwrap());
+        let (code, after) = ask(&mut cluster, Put, &target, &sent);
+        assert_eq!((code, Some(&after[parent][field])), (200, before.pointer(wanted)));
+        assert_eq!(after["spec"], before["spec"]);
+    }
+}

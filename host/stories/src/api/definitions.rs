@@ -55,7 +55,7 @@ impl<W: Answers> Api<W> {
         let Some(version) = served.next() else { return true };
         let api_version = format!("{}/{}", text(&live["spec"]["group"]), text(&version["name"]));
         let slice = Slice::from(Kind::new(&api_version, &text(&live["spec"]["names"]["kind"])));
-        self.list(&slice).map_or(true, |list| list["items"].as_array().is_some_and(|items| !items.is_empty()))
+        self.list(&slice).map_or(true, |list: Value| list["items"].as_array().is_some_and(|items| !items.is_empty()))
     }
 
     /// What has become of a definition; None when it is neither established nor refused yet.

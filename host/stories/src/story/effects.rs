@@ -16,6 +16,7 @@ use mortise_core::response::Refused;
 use mortise_core::scope::Slice;
 use mortise_core::write::{WriteError, WriteErrorClass};
 use mortise_local_cluster::Method;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Story;
@@ -30,6 +31,29 @@ pub struct Http {
     pub status: u16,
     /// The body.
     pub body: Arc<[u8]>,
+}
+
+/// What an audit compares, of a list.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Names {
+    metadata: Metadata,
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Item {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    namespace: String,
+    name: String,
+    uid: String,
+    resource_version: String,
 }
 
 impl Story {
@@ -132,21 +156,17 @@ impl Story {
     }
 
     fn audit(&mut self, slice: &Slice) {
-        let Ok(list) = self.api.list(slice) else {
+        let Ok(Names { metadata, items }) = self.api.list(slice) else {
             return self.respond_with(Event::Audit(slice.clone(), Response::Failed));
         };
-        let version = |value: &Value| {
-            let text = value["metadata"]["resourceVersion"].as_str();
-            ResourceVersion(text.and_then(|text| text.parse().ok()).unwrap_or_default())
+        let version = |metadata: &Metadata| ResourceVersion(metadata.resource_version.parse().unwrap_or_default());
+        let listed = |Item { metadata }: &Item| Listed {
+            name: Name::new(&metadata.namespace, &metadata.name),
+            uid: (*metadata.uid).into(),
+            version: version(metadata),
         };
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let items = list["items"].as_array().into_iter().flatten();
-        let objects = items.map(|item| {
-            let metadata = &item["metadata"];
-            let name = Name::new(&text(&metadata["namespace"]), &text(&metadata["name"]));
-            Listed { name, uid: text(&metadata["uid"]).into(), version: version(item) }
-        });
-        let page = Page { version: version(&list), objects: objects.collect(), is_last: true };
+        let objects = items.iter().map(listed).collect();
+        let page = Page { version: version(&metadata), objects, is_last: true };
         self.respond_with(Event::Audit(slice.clone(), Response::Begun));
         // Not before the list has begun: equal delays keep their order.
         self.schedule_after_all(Event::Audit(slice.clone(), Response::Page(page)));

@@ -112,7 +112,7 @@ impl Story {
     /// All objects of a kind, ordered by namespace and name; none when it is not served.
     pub fn objects(&mut self, kind: &Kind) -> Vec<Value> {
         let denied = std::mem::take(&mut self.api.denied);
-        let list = self.api.list(&Slice::from(kind)).unwrap_or_default();
+        let list: Value = self.api.list(&Slice::from(kind)).unwrap_or_default();
         self.api.denied = denied;
         let mut items = list["items"].as_array().cloned().unwrap_or_default();
         for item in &mut items {

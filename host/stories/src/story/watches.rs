@@ -63,7 +63,7 @@ impl Story {
         if self.watches.get(slice).is_none_or(|open| open.epoch != epoch) {
             return;
         }
-        let list = match self.api.list(slice) {
+        let list: Value = match self.api.list(slice) {
             Ok(list) => list,
             Err(refused) => return self.failed(slice, &refused),
         };
