@@ -61,6 +61,8 @@ pub(super) fn tidy(value: &mut Value, place: Place<'_>) {
                 items.iter_mut().for_each(|item| tidy(item, place));
             }
         }
+        // Go decodes bytes and encodes them again: kustomize breaks lines.
+        Value::String(text) if &*place.node.format == "byte" => text.retain(|letter| !matches!(letter, '\r' | '\n')),
         _ => {}
     }
 }

@@ -701,3 +701,12 @@ fn an_update_whose_spec_is_the_stored_one_gets_its_other_defaults() {
         assert_eq!(after["spec"], before["spec"]);
     }
 }
+
+#[test]
+fn base64_in_lines_is_stored_in_one() {
+    let mut cluster = quiet();
+    for (path, kind) in [(MAPS, "binaryData"), (SECRETS, "data")] {
+        let made = made(&mut cluster, path, &named("a", json!({kind: {"k": "AAEC\r\nAwQ=\n"}})));
+        assert_eq!(made[kind]["k"], "AAECAwQ=");
+    }
+}
