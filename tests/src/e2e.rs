@@ -29,6 +29,7 @@ mod mydaemonset;
 mod node_storm;
 mod observe;
 mod outage;
+mod plugin_objects;
 mod pods;
 mod quiet;
 mod refusals;

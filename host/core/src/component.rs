@@ -37,7 +37,7 @@ pub fn check_head(head: &[u8]) -> Result<(), Refusal> {
 /// A plugin as a source offers it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offer {
-    /// The plugin's name: the ConfigMap's name, or the file's stem.
+    /// The ConfigMap's name, or the file's stem: the plugin's name unless a Plugin object names it.
     pub name: Arc<str>,
     /// For people: "ConfigMap mortise-system/podset", "file plugins/podset.wasm".
     pub source: Arc<str>,
@@ -45,9 +45,24 @@ pub struct Offer {
     pub digest: Digest,
     /// The configuration as a JSON object, "{}" when there is none.
     pub config: Arc<str>,
+    /// The version of the source, such as a ConfigMap's resource version; empty where it has none.
+    pub source_version: Arc<str>,
+    /// It is a plugin only where a Plugin object names it.
+    pub only_named: bool,
 }
 
 impl Offer {
+    /// What a source without versions offers, such as a file.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        source: impl Into<Arc<str>>,
+        digest: Digest,
+        config: impl Into<Arc<str>>,
+    ) -> Self {
+        let (name, source, config) = (name.into(), source.into(), config.into());
+        Self { name, source, digest, config, source_version: "".into(), only_named: false }
+    }
+
     /// The version that it offers.
     pub fn version(&self) -> Version {
         Version { digest: self.digest.clone(), config: Arc::clone(&self.config) }

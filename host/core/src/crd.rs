@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use self::managed_by::{annotation, is_managed_for, managed_by};
 use crate::digest::content_hash;
 use crate::refusal::Refusal;
-use crate::well_known::{DESIRED_ANNOTATION, HOST, MANAGED_BY_LABEL, PLUGIN};
+use crate::well_known::{DESIRED_ANNOTATION, FORMER_ANNOTATION, HOST, MANAGED_BY_LABEL, PLUGIN};
 
 pub mod conversion;
 mod managed_by;
@@ -29,6 +29,9 @@ pub enum CrdError {
     Unavailable(String),
 }
 
+/// How many former definitions a plugin can go back to. Each takes 17 bytes of an annotation.
+const MAX_FORMER: usize = 20;
+
 /// Narrowings in the message of one refusal. A person fixes the first few and tries again.
 const MAX_SHOWN: usize = 5;
 
@@ -43,8 +46,14 @@ pub enum CrdPlan {
     Update(Arc<str>),
     /// Write nothing.
     Refuse(Refusal),
-    /// Write nothing if objects exist: the shell checks whether there are any, and plans again.
-    Narrows(Refusal),
+    /// The shell checks whether objects exist, and plans again if there are none.
+    Narrows {
+        /// Why nothing is written, unless there is something to keep.
+        refusal: Refusal,
+        /// PUT this if objects exist: the live definition, which widened the wanted one. A plugin that is rolled back to a former
+        /// version serves with it.
+        kept: Option<Arc<str>>,
+    },
 }
 
 /// The state of a live CRD.
@@ -66,6 +75,8 @@ pub fn prepare(plugin: &str, body: &str, conversion: Option<Value>) -> Arc<str> 
     let Ok(Value::Object(mut crd)) = serde_json::from_str::<Value>(body) else {
         return body.into();
     };
+    // Without the conversion, whose certificates change.
+    let own = content_hash(&[&Value::Object(crd.clone()).to_string()]);
     if let Some(conversion) = conversion {
         object_at(&mut crd, "spec").insert("conversion".into(), conversion);
     }
@@ -75,6 +86,7 @@ pub fn prepare(plugin: &str, body: &str, conversion: Option<Value>) -> Arc<str> 
     let annotations = object_at(metadata, "annotations");
     annotations.insert(PLUGIN.into(), plugin.into());
     annotations.insert(DESIRED_ANNOTATION.into(), hash.into());
+    annotations.insert(FORMER_ANNOTATION.into(), own.into());
     Value::Object(crd).to_string().into()
 }
 
@@ -99,11 +111,53 @@ pub fn plan(live: Option<&str>, wanted: &str, objects_exist: bool) -> CrdPlan {
     if annotation(&live_crd, DESIRED_ANNOTATION) == annotation(&wanted_crd, DESIRED_ANNOTATION) {
         return CrdPlan::Nothing;
     }
-    let narrowings = if objects_exist { narrowing::narrowings(&live_crd, &wanted_crd) } else { Vec::new() };
-    if !narrowings.is_empty() {
-        return CrdPlan::Narrows(Refusal::new("CrdNarrows", narrows_message(name(&wanted_crd), &narrowings)));
+    let narrowings = narrowing::narrowings(&live_crd, &wanted_crd);
+    let own = annotation(&wanted_crd, FORMER_ANNOTATION).to_owned();
+    if narrowings.is_empty() {
+        let former = with_former(own, &live_crd);
+        return CrdPlan::Update(updated(live_crd, &wanted_crd, former));
     }
-    CrdPlan::Update(updated(live_crd, &wanted_crd))
+    if !objects_exist {
+        return CrdPlan::Update(updated(live_crd, &wanted_crd, own));
+    }
+    let refusal = Refusal::new("CrdNarrows", narrows_message(name(&wanted_crd), &narrowings));
+    CrdPlan::Narrows { refusal, kept: kept(live_crd, wanted_crd, own) }
+}
+
+/// The live definition for a plugin that is rolled back to a definition that it widened; None if it did not, or if nobody would
+/// convert the objects.
+fn kept(live: Value, wanted: Value, own: String) -> Option<Arc<str>> {
+    let is_former = former(&live).any(|former| former == own);
+    if !is_former || conversion::is_by_webhook(&live) && !conversion::is_by_webhook(&wanted) {
+        return None;
+    }
+    let mut wide = wanted.clone();
+    wide["spec"] = live["spec"].clone();
+    if conversion::is_by_webhook(&wanted) {
+        wide["spec"]["conversion"] = wanted["spec"]["conversion"].clone();
+    }
+    // A person may have changed it since.
+    let is_wide = narrowing::narrowings(&wanted, &wide).is_empty();
+    let former = with_former(own, &live);
+    is_wide.then(|| updated(live, &wide, former))
+}
+
+/// The hashes of the definitions that a live one allows. Without a webhook a definition has its own hash.
+fn former(live: &Value) -> impl Iterator<Item = &str> {
+    let known = annotation(live, FORMER_ANNOTATION).split(' ').filter(|hash| !hash.is_empty());
+    known.chain([annotation(live, DESIRED_ANNOTATION)])
+}
+
+/// A definition's own hash, then those of the live one, newest first.
+fn with_former(own: String, live: &Value) -> String {
+    let mut all = vec![own.as_str()];
+    for hash in former(live) {
+        if !hash.is_empty() && !all.contains(&hash) {
+            all.push(hash);
+        }
+    }
+    all.truncate(MAX_FORMER);
+    all.join(" ")
 }
 
 /// Reads the state of a live CRD from its conditions.
@@ -170,9 +224,9 @@ fn different_kind(live: &Value, wanted: &Value) -> Option<String> {
     })
 }
 
-/// The live object with the wanted spec. Labels, annotations and finalizers of others stay; the resourceVersion makes
+/// The live object with the wanted spec, which allows these definitions. Labels, annotations and finalizers of others stay; the resourceVersion makes
 /// the PUT fail when somebody else changed the definition since it was read.
-fn updated(mut live: Value, wanted: &Value) -> Arc<str> {
+fn updated(mut live: Value, wanted: &Value, former: String) -> Arc<str> {
     if let Some(live) = live.as_object_mut() {
         live.remove("status");
         live.insert("spec".into(), wanted["spec"].clone());
@@ -184,6 +238,7 @@ fn updated(mut live: Value, wanted: &Value) -> Arc<str> {
                 kept.extend(ours.iter().map(|(key, value)| (key.clone(), value.clone())));
             }
         }
+        object_at(metadata, "annotations").insert(FORMER_ANNOTATION.into(), former.into());
     }
     live.to_string().into()
 }

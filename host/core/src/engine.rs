@@ -157,11 +157,11 @@ impl Engine {
     fn take(&mut self, event: Event, effects: &mut Vec<Effect>) {
         self.with(effects, |Machines { lifecycle, reconciler, outbox }, cx| match event {
             Event::Started => lifecycle.start(cx),
-            Event::PluginFound(offer) => lifecycle.on_plugin_found(offer, cx),
-            Event::PluginUnreadable { name, source, refusal } => {
-                lifecycle.on_plugin_unreadable(&name, source, refusal, cx);
+            Event::PluginFound(offer) => lifecycle.on_source_found(offer, cx),
+            Event::PluginUnreadable { name, source, refusal, only_named } => {
+                lifecycle.on_source_unreadable(&name, source, refusal, only_named, cx);
             }
-            Event::PluginGone { name, source } => lifecycle.on_plugin_gone(&name, &source, cx),
+            Event::PluginGone { name, source } => lifecycle.on_source_gone(&name, &source, cx),
             Event::SourcesListed => lifecycle.on_sources_listed(cx),
             Event::Compiled(digest, result) => lifecycle.on_compiled(&digest, result, cx),
             Event::CrdRegistered { plugin, crd, result } => lifecycle.on_crd_registered(&plugin, &crd, result, cx),

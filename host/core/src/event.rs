@@ -37,6 +37,8 @@ pub enum Event {
         source: Arc<str>,
         /// Why it cannot be read.
         refusal: Refusal,
+        /// As [`Offer::only_named`].
+        only_named: bool,
     },
     /// A source no longer offers this plugin.
     PluginGone {

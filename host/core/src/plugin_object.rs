@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::Value;
 
+use crate::digest::Digest;
 use crate::object::{Kind, Name, Object, ObjectRef};
-use crate::well_known::API_VERSION;
+use crate::well_known::{API_VERSION, HOST_NAMESPACE_LABEL};
 
 /// The CRD's metadata.name.
 pub const CRD_NAME: &str = "plugins.mortise.dev";
@@ -23,6 +25,66 @@ pub fn of(name: &Arc<str>) -> ObjectRef {
     ObjectRef { kind: kind(), name: Name { namespace: Arc::from(""), name: Arc::clone(name) } }
 }
 
+/// What is wanted of a plugin. People and their tools write it; the host writes the status alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// The source, by the name of its ConfigMap; that of the object unless it says another.
+    pub source: Arc<str>,
+    /// Whether a person made the object, or it names its source: no other plugin has that.
+    pub names_source: bool,
+    /// The component that may serve; any, if there is none.
+    pub digest: Option<Digest>,
+    /// The configuration as a JSON object, instead of the source's.
+    pub config: Option<Arc<str>>,
+    /// Nothing is reconciled.
+    pub suspend: bool,
+}
+
+/// Reads the spec; the default if it has another shape, which the API server does not let in.
+pub fn spec(object: &Object) -> Spec {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Parts {
+        spec: Fields,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Fields {
+        source: Source,
+        digest: Option<String>,
+        config: Option<Value>,
+        suspend: bool,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Source {
+        config_map: Option<Arc<str>>,
+    }
+    let Parts { spec } = serde_json::from_str(object.json()).unwrap_or_default();
+    let is_by_person = object.label(HOST_NAMESPACE_LABEL).is_none();
+    Spec {
+        names_source: is_by_person || spec.source.config_map.is_some(),
+        source: spec.source.config_map.unwrap_or_else(|| Arc::clone(&object.name.name)),
+        digest: spec.digest.map(|digest| Digest(digest.into())),
+        config: spec.config.map(|config| config.to_string().into()),
+        suspend: spec.suspend,
+    }
+}
+
+/// The namespace of the host whose plugin an object is: the one that made it, or that serves what a person made. One that does
+/// not have the source leaves the plugin to another that has it.
+pub fn host_of(object: &Object) -> Option<Arc<str>> {
+    if let Some(namespace) = object.label(HOST_NAMESPACE_LABEL) {
+        return Some(namespace.into());
+    }
+    let shown = shown(object);
+    let lacks_source = shown.conditions.iter().any(|it| it.name == "Resolved" && it.reason == SOURCE_NOT_FOUND);
+    shown.host.filter(|_| !lacks_source)
+}
+
+/// The reason of a plugin whose Plugin object names a source that is not there.
+pub const SOURCE_NOT_FOUND: &str = "SourceNotFound";
+
 /// The part of a Plugin object's status that the host reads back.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default, rename_all = "camelCase")]
@@ -30,6 +92,8 @@ pub struct Shown {
     /// When the object was created, as the API server writes it.
     #[serde(skip)]
     pub created: String,
+    /// The namespace of the host that writes it.
+    pub host: Option<Arc<str>>,
     /// The digest of the serving version.
     pub digest: Option<String>,
     /// The kinds that the plugin owns.

@@ -79,6 +79,8 @@ pub struct Wanted<'a> {
     pub fields: Option<&'a Map<String, Value>>,
     /// The guest's conditions; None leaves them alone.
     pub conditions: Option<&'a [Condition]>,
+    /// No conditions but these.
+    pub is_whole: bool,
     /// Reason and message of [`STALLED`], or None.
     pub stalled: Option<(&'a str, &'a str)>,
     /// Why the guest's call is retried, or None. An object that was stalled is not ready before its next outcome.
@@ -227,7 +229,7 @@ fn conditions(
             READY => has_hosts_ready,
             _ => false,
         };
-        !all.iter().any(|wanted| wanted.name == name) && (is_hosts || (may_be_ours && owned(name)))
+        !all.iter().any(|found| found.name == name) && (wanted.is_whole || is_hosts || (may_be_ours && owned(name)))
     };
     let is_there = |condition: &&Condition| {
         find(before, &condition.name).is_some_and(|live| is_stamped(live, condition, generation))

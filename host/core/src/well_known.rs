@@ -31,6 +31,8 @@ pub const OWNER_UID_LABEL: &str = "mortise.dev/owner-uid";
 pub const OWNER_ANNOTATION: &str = "mortise.dev/owner";
 /// The annotation with the hash of the object that was wanted at its creation.
 pub const DESIRED_ANNOTATION: &str = "mortise.dev/desired";
+/// The annotation of a CRD with the hashes of the definitions that it allows: its own and, of those before, what it widened.
+pub const FORMER_ANNOTATION: &str = "mortise.dev/former";
 /// The annotation that says which of a Secret's values the host made, how and when.
 pub const GENERATED_ANNOTATION: &str = "mortise.dev/generated";
 /// The annotation, "true", of an object whose children may have had successors.

@@ -117,18 +117,22 @@ impl ApiServer {
                 return Err(Failure::Lost("the one that exists is being deleted".to_owned()).into());
             }
             let mut next = plan(live.as_deref(), body, true);
-            if let (CrdPlan::Narrows(_), Some(live)) = (&next, &live)
+            if let (CrdPlan::Narrows { .. }, Some(live)) = (&next, &live)
                 && !self.objects_exist(live).await?
             {
                 next = plan(Some(live), body, false);
             }
             let written = match next {
                 CrdPlan::Nothing => return Ok(seen),
-                CrdPlan::Refuse(refusal) | CrdPlan::Narrows(refusal) => return Err(Stopped::Refusal(refusal)),
+                CrdPlan::Refuse(refusal) | CrdPlan::Narrows { refusal, kept: None } => {
+                    return Err(Stopped::Refusal(refusal));
+                }
                 CrdPlan::Create(text) => self.write(Method::POST, COLLECTION, &text, not_after_ms).await,
                 // PUT and not server-side apply: it carries the version that was compared, so nothing else is narrowed,
                 // and it removes what the new definition leaves out.
-                CrdPlan::Update(text) => self.write(Method::PUT, &path, &text, not_after_ms).await,
+                CrdPlan::Update(text) | CrdPlan::Narrows { kept: Some(text), .. } => {
+                    self.write(Method::PUT, &path, &text, not_after_ms).await
+                }
             };
             match written {
                 Ok(()) => {

@@ -86,7 +86,7 @@ pub(crate) struct Offers {
 #[derive(Clone, Debug)]
 enum Reading {
     Plugin { place: Arc<str> },
-    Unreadable { place: Arc<str>, refusal: Refusal },
+    Unreadable { place: Arc<str>, refusal: Refusal, only_named: bool },
 }
 
 #[derive(Debug)]
@@ -172,9 +172,9 @@ impl Offers {
                 let (name, found) = (offer.name.clone(), Some((offer.digest.clone(), origin)));
                 self.set(source, name, reading, SourceOutput::Event(Event::PluginFound(offer).into(), found))
             }
-            SourceEvent::Unreadable { name, source: place, refusal } => {
-                let output = unreadable(&name, &place, &refusal);
-                self.set(source, name, Reading::Unreadable { place, refusal }, output)
+            SourceEvent::Unreadable { name, source: place, refusal, only_named } => {
+                let output = unreadable(&name, &place, &refusal, only_named);
+                self.set(source, name, Reading::Unreadable { place, refusal, only_named }, output)
             }
             SourceEvent::Gone(name) => self.remove(source, &name),
             SourceEvent::Listed => self.listed(source),
@@ -209,8 +209,8 @@ impl Offers {
                 self.leaving.insert(name.clone(), place);
                 vec![SourceOutput::ReadAgain(next)]
             }
-            Some((_, Reading::Unreadable { place: next, refusal })) => {
-                vec![gone(name, &place), unreadable(name, next, refusal)]
+            Some((_, Reading::Unreadable { place: next, refusal, only_named })) => {
+                vec![gone(name, &place), unreadable(name, next, refusal, *only_named)]
             }
             None => {
                 self.by_name.remove(name);
@@ -233,9 +233,9 @@ fn gone(name: &Arc<str>, place: &Arc<str>) -> SourceOutput {
     SourceOutput::Event(Event::PluginGone { name: name.clone(), source: place.clone() }.into(), None)
 }
 
-fn unreadable(name: &Arc<str>, place: &Arc<str>, refusal: &Refusal) -> SourceOutput {
+fn unreadable(name: &Arc<str>, place: &Arc<str>, refusal: &Refusal, only_named: bool) -> SourceOutput {
     let (name, source, refusal) = (name.clone(), place.clone(), refusal.clone());
-    SourceOutput::Event(Event::PluginUnreadable { name, source, refusal }.into(), None)
+    SourceOutput::Event(Event::PluginUnreadable { name, source, refusal, only_named }.into(), None)
 }
 
 impl Reading {

@@ -8,13 +8,16 @@ use base64::engine::general_purpose::STANDARD;
 use mortise_core::digest::Digest;
 use mortise_core::object::Name;
 use mortise_core::refusal::Refusal;
+use mortise_core::well_known::PLUGIN;
 use serde::Deserialize;
 
 use crate::component::{Component, Form, check_name, config};
-use crate::{Origin, SourceEvent};
+use crate::{Origin, Place, SourceEvent};
 
-/// Label selector of ConfigMaps that hold plugins.
-pub const SELECTOR: &str = "mortise.dev/plugin=true";
+/// Label selector of ConfigMaps that hold plugins, and of those that are the source of one where a Plugin object names them.
+pub const SELECTOR: &str = "mortise.dev/plugin in (true,source)";
+/// The label's value of the latter.
+const ONLY_NAMED: &str = "source";
 /// The key of `data` that holds the plugin's configuration.
 pub const CONFIG_KEY: &str = "config.yaml";
 
@@ -22,9 +25,18 @@ pub const CONFIG_KEY: &str = "config.yaml";
 #[serde(rename_all = "camelCase")]
 struct ConfigMap {
     #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
     data: Option<BTreeMap<String, String>>,
     #[serde(default)]
     binary_data: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    labels: BTreeMap<String, String>,
+    resource_version: String,
 }
 
 /// A ConfigMap's source name.
@@ -34,18 +46,26 @@ pub fn source(name: &Name) -> String {
 
 /// Reads a ConfigMap. It decodes, decompresses and hashes up to 40 MiB, so call it off the I/O threads.
 pub fn read(name: &Name, json: &str) -> SourceEvent {
-    SourceEvent::of(&name.name, &source(name), Origin::ConfigMap(name.clone()), component(name, json))
+    let config_map = parsed(name, json);
+    let metadata = config_map.as_ref().map(|found| &found.metadata);
+    let place = Place {
+        name: &name.name,
+        source: &source(name),
+        version: &metadata.map(|found| found.resource_version.clone()).unwrap_or_default(),
+        only_named: metadata.is_ok_and(|found| found.labels.get(PLUGIN).is_some_and(|value| value == ONLY_NAMED)),
+    };
+    SourceEvent::of(place, Origin::ConfigMap(name.clone()), config_map.and_then(|found| component(name, found)))
 }
 
 /// Unpacks the component of this digest; None when the ConfigMap no longer holds it.
 pub fn unpack(name: &Name, json: &str, digest: &Digest) -> Option<Vec<u8>> {
-    let Packed { form, bytes, .. } = packed(name, json).ok()?;
+    let Packed { form, bytes, .. } = parsed(name, json).and_then(|found| packed(name, found)).ok()?;
     form.unpack(&bytes, digest)
 }
 
-fn component(name: &Name, json: &str) -> Result<Component, Refusal> {
+fn component(name: &Name, config_map: ConfigMap) -> Result<Component, Refusal> {
     check_name(&name.name)?;
-    let packed = packed(name, json)?;
+    let packed = packed(name, config_map)?;
     let config = packed.config_yaml.map_or_else(|| Ok("{}".into()), |yaml| config(&yaml))?;
     Ok(Component { digest: packed.form.digest(&packed.bytes)?, config })
 }
@@ -56,10 +76,15 @@ struct Packed {
     config_yaml: Option<String>,
 }
 
-fn packed(name: &Name, json: &str) -> Result<Packed, Refusal> {
-    let unreadable = |why: String| Refusal::new("UnreadableConfigMap", format!("ConfigMap {name}{why}"));
-    let config_map: ConfigMap =
-        serde_json::from_str(json).map_err(|error| unreadable(format!(" cannot be read: {error}")))?;
+fn unreadable(name: &Name, why: &str) -> Refusal {
+    Refusal::new("UnreadableConfigMap", format!("ConfigMap {name}{why}"))
+}
+
+fn parsed(name: &Name, json: &str) -> Result<ConfigMap, Refusal> {
+    serde_json::from_str(json).map_err(|error| unreadable(name, &format!(" cannot be read: {error}")))
+}
+
+fn packed(name: &Name, config_map: ConfigMap) -> Result<Packed, Refusal> {
     let mut data = config_map.data.unwrap_or_default();
     let mut binary_data = config_map.binary_data.unwrap_or_default();
     let has = |form: &Form| binary_data.contains_key(form.key()) || data.contains_key(form.key());
@@ -71,7 +96,8 @@ fn packed(name: &Name, json: &str) -> Result<Packed, Refusal> {
     };
     let bytes = match (binary_data.remove(form.key()), data.remove(form.key())) {
         (Some(text), _) => {
-            STANDARD.decode(text).map_err(|error| unreadable(format!(", {}: not valid base64: {error}", form.key())))?
+            let wrong = |error| unreadable(name, &format!(", {}: not valid base64: {error}", form.key()));
+            STANDARD.decode(text).map_err(wrong)?
         }
         // kubectl puts a file that happens to be valid UTF-8 into `data`, even a small component.
         (None, Some(text)) => text.into_bytes(),
@@ -118,7 +144,7 @@ mod tests {
 
     fn refusal(json: &Value) -> (&'static str, String) {
         match read_json(json) {
-            SourceEvent::Unreadable { name, source, refusal } => {
+            SourceEvent::Unreadable { name, source, refusal, .. } => {
                 assert_eq!((&*name, &*source), ("podset", "ConfigMap mortise-system/podset"));
                 (refusal.reason, refusal.message)
             }
@@ -138,6 +164,19 @@ mod tests {
             assert_eq!(offer.digest, digest::of(WASM), "the digest is of the component, not of its packing");
             assert_eq!((&*offer.name, &*offer.config), ("podset", r#"{"replicas":3}"#));
             assert_eq!((&*offer.source, origin), ("ConfigMap mortise-system/podset", Origin::ConfigMap(name)));
+        }
+    }
+
+    #[test]
+    fn a_config_map_that_is_a_source_alone_is_offered_as_one_with_its_version() {
+        for (label, expected) in [("true", false), ("source", true)] {
+            let metadata = json!({"labels": {PLUGIN: label}, "resourceVersion": "17"});
+            let event = read_json(&json!({"metadata": metadata, "data": {"plugin.wasm": "\0asm\r\0\u{1}\0"}}));
+            let SourceEvent::Found { offer, .. } = event else { panic!("not offered") };
+            assert_eq!((offer.only_named, &*offer.source_version), (expected, "17"));
+            let event = read_json(&json!({"metadata": metadata, "data": {"plugin.wasm": "nonsense"}}));
+            let SourceEvent::Unreadable { only_named, .. } = event else { panic!("not refused") };
+            assert_eq!(only_named, expected);
         }
     }
 

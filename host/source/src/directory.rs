@@ -25,7 +25,7 @@ use thiserror::Error;
 
 use crate::component::{Component, MAX_CONFIG_BYTES, check_name, config, config_too_large};
 use crate::fingerprint::{Fingerprint, too_large};
-use crate::{Origin, SourceEvent};
+use crate::{Origin, Place, SourceEvent};
 
 mod folder;
 
@@ -181,7 +181,8 @@ impl Directory {
 
     fn event(&self, name: &str, read: Result<Component, Refusal>) -> SourceEvent {
         let path = self.path.join(format!("{name}.wasm"));
-        SourceEvent::of(name, &format!("file {}", path.display()), Origin::File(path), read)
+        let source = format!("file {}", path.display());
+        SourceEvent::of(Place { name, source: &source, version: "", only_named: false }, Origin::File(path), read)
     }
 
     /// Processes the result of a scan. Returns the time to the next one, if some file needs it.

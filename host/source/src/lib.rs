@@ -50,6 +50,8 @@ pub enum SourceEvent {
         source: Arc<str>,
         /// The reason, and what to do.
         refusal: Refusal,
+        /// As [`Offer::only_named`].
+        only_named: bool,
     },
     /// The file or ConfigMap of this name was removed.
     Gone(Arc<str>),
@@ -57,15 +59,24 @@ pub enum SourceEvent {
     Listed,
 }
 
+/// Where a component was read.
+struct Place<'a> {
+    name: &'a str,
+    source: &'a str,
+    version: &'a str,
+    only_named: bool,
+}
+
 impl SourceEvent {
-    fn of(name: &str, source: &str, origin: Origin, read: Result<component::Component, Refusal>) -> Self {
+    fn of(place: Place<'_>, origin: Origin, read: Result<component::Component, Refusal>) -> Self {
+        let Place { name, source, version, only_named } = place;
         let (name, source) = (name.into(), source.into());
         match read {
-            Ok(component) => {
-                let offer = Offer { name, source, digest: component.digest, config: component.config };
+            Ok(component::Component { digest, config }) => {
+                let offer = Offer { name, source, digest, config, source_version: version.into(), only_named };
                 Self::Found { offer, origin }
             }
-            Err(refusal) => Self::Unreadable { name, source, refusal },
+            Err(refusal) => Self::Unreadable { name, source, refusal, only_named },
         }
     }
 }

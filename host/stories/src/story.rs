@@ -147,8 +147,8 @@ impl Story {
         let digest = digest::of(manifest.as_bytes());
         let name = serde_json::from_str::<Value>(&manifest).unwrap_or_default();
         let name: Arc<str> = name["name"].as_str().unwrap_or("plugin").into();
-        let source = format!("the story of {name}").into();
-        let offer = Offer { name, source, digest, config: settings.config.to_string().into() };
+        let source = format!("the story of {name}");
+        let offer = Offer::new(name, source, digest, settings.config.to_string());
         let mut story = Self {
             api: Api::new(settings.cluster.clone(), Webhooks::new(guest)),
             engine: engine(),

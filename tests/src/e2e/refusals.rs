@@ -260,6 +260,30 @@ fn l4_a_crd_is_never_narrowed_while_objects_exist() {
 }
 
 #[test]
+fn l4_a_plugin_that_is_rolled_back_serves_with_the_wider_crd() {
+    let mut world = World::with_podset("back");
+    world.apply(&world.podset("kept", 1));
+    let first = world.plugin_digest("podset");
+    let format = |world: &World| {
+        let path = "{.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.replicas.format}";
+        world.kubectl(&["get", "crd", "podsets.app.example.com", "-o", &format!("jsonpath={path}")])
+    };
+    assert_eq!(format(&world), "int32");
+    // The second version takes larger numbers, and the first one back again is narrower.
+    world.offer_bytes("podset", &replaced(podset_bytes(), "int32", "int64"));
+    world.until("the second version serves", || (world.plugin_digest("podset") != first).then_some(()));
+    assert_eq!(format(&world), "int64");
+    world.offer("podset", &built("plugins/podset.wasm"));
+    world.until("the first version serves again", || (world.plugin_digest("podset") == first).then_some(()));
+    world.wait_condition("podset", "Ready", "True", "Serving");
+    assert_eq!(format(&world), "int64", "the definition is as wide as before");
+    world.apply(&world.podset("after", 2));
+    world.until("it reconciles", || {
+        (world.kubectl_here(&["get", "podset/after", "-o", "jsonpath={.status.replicas}"]) == "2").then_some(())
+    });
+}
+
+#[test]
 fn manifests_that_claim_too_much_or_do_not_parse_are_refused() {
     let mut world = World::new("manifests");
     world.start_host();

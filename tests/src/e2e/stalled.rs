@@ -52,6 +52,13 @@ fn x12_whatever_stalls_an_object_kstatus_and_kubectl_wait_see_it() {
         patch("ok");
     }
     assert_eq!(wait_judged(&world, object, Status::Current), "True Ok");
+
+    let plugin = "plugin/hostile";
+    wait_judged(&world, plugin, Status::Current);
+    world.offer_bytes("hostile", b"\0asm\x0d\0\x01\0 and then nonsense");
+    assert_eq!(wait_judged(&world, plugin, Status::Failed), "True ServingPrevious");
+    world.offer("hostile", &built("test-guests/hostile.wasm"));
+    assert_eq!(wait_judged(&world, plugin, Status::Current), "True Serving");
 }
 
 #[test]

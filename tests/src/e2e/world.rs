@@ -500,7 +500,7 @@ impl World {
         // First, since they may refuse the other deletes.
         let webhooks = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
         delete(&[webhooks, "-l", "app.kubernetes.io/managed-by=mortise"]);
-        delete(&["configmap", "-n", HOST_NAMESPACE, "-l", "mortise.dev/plugin=true"]);
+        delete(&["configmap", "-n", HOST_NAMESPACE, "-l", "mortise.dev/plugin"]);
         self.clean_finalizers();
         // The plugins' CRDs, not the host's own.
         delete(&["crd", "-l", "app.kubernetes.io/managed-by=mortise,app.kubernetes.io/part-of!=mortise"]);

@@ -232,7 +232,7 @@ impl World {
     }
 
     pub fn offer_as(&mut self, name: &str, guest: Guest, config: &str) {
-        let offer = Offer { name: name.into(), source: source_of(name), digest: guest.digest(), config: config.into() };
+        let offer = Offer::new(name, source_of(name), guest.digest(), config);
         self.offers.insert(name.to_owned(), offer);
         self.schedule(1, Upcoming::Source(self.incarnation, name.to_owned()));
     }

@@ -40,7 +40,7 @@ fn refusal(plan: CrdPlan) -> (&'static str, String) {
 
 fn narrows(plan: CrdPlan) -> String {
     match plan {
-        CrdPlan::Narrows(Refusal { reason: "CrdNarrows", message, .. }) => message,
+        CrdPlan::Narrows { refusal: Refusal { reason: "CrdNarrows", message, .. }, kept: None } => message,
         other => panic!("expected narrowings, got {other:?}"),
     }
 }
@@ -243,6 +243,58 @@ fn l4_another_kind_or_scope_under_the_same_name_is_refused() {
     let (reason, message) = refusal(planned(&live, &wanted, false));
     assert_eq!(reason, "CrdConflict");
     assert!(message.contains("exists with the scope \"Namespaced\", the plugin wants \"Cluster\""), "{message}");
+}
+
+/// The live object after a plan for a definition of this spec, with objects.
+fn after(mut live: Value, wanted: Value) -> Value {
+    let (CrdPlan::Update(body) | CrdPlan::Narrows { kept: Some(body), .. }) = planned(&live, &crd(wanted), true) else {
+        panic!("nothing is written")
+    };
+    let status = live["status"].take();
+    live = serde_json::from_str(&body).unwrap();
+    live["status"] = status;
+    live
+}
+
+#[test]
+fn l4_a_plugin_that_is_rolled_back_keeps_the_definition_that_widened_its_own() {
+    let [first, second, third] =
+        [json!({}), json!({"y": {"type": "string"}}), json!({"z": {"type": "string"}})].map(|more| {
+            let mut spec = spec(json!({"type": "integer"}));
+            spec["properties"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            spec
+        });
+    let begin = live("podset", &crd(first.clone()));
+    let wide = after(begin.clone(), second.clone());
+    let back = after(wide.clone(), first.clone());
+    assert_eq!(back["spec"], crd(second.clone())["spec"]);
+    assert_eq!(planned(&back, &crd(first.clone()), true), CrdPlan::Nothing, "a second plan changes nothing");
+    assert_eq!(after(back.clone(), second.clone())["spec"], wide["spec"], "and forth again");
+
+    assert!(narrows(planned(&back, &crd(third), true)).contains(".spec.y"), "what never served is no way back");
+    let CrdPlan::Update(body) = planned(&wide, &crd(first.clone()), false) else { panic!("not updated") };
+    let narrow: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(narrow["spec"], crd(first.clone())["spec"], "without objects it is narrowed");
+    assert_eq!(
+        narrow["metadata"]["annotations"]["mortise.dev/former"],
+        begin["metadata"]["annotations"]["mortise.dev/former"]
+    );
+
+    let mut changed = wide;
+    changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["x"]["minimum"] =
+        3.into();
+    assert!(narrows(planned(&changed, &crd(first), true)).contains(".spec.y"), "a person has narrowed it since");
+}
+
+#[test]
+fn l4_the_definitions_that_a_plugin_can_go_back_to_are_bounded() {
+    let with = |count: usize| {
+        let names = (0..count).map(|at| (format!("f{at}"), json!({"type": "string"})));
+        json!({"type": "object", "properties": names.collect::<serde_json::Map<_, _>>()})
+    };
+    let last = (1..=super::MAX_FORMER).fold(live("podset", &crd(with(0))), |live, count| after(live, with(count)));
+    narrows(planned(&last, &crd(with(0)), true));
+    assert_eq!(after(last.clone(), with(1))["spec"], last["spec"]);
 }
 
 #[test]

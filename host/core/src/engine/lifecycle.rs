@@ -39,6 +39,7 @@ mod plugin;
 mod plugin_status;
 mod requirements;
 mod rollout;
+mod sources;
 mod timers;
 
 use component::Component;
@@ -48,6 +49,7 @@ use kind_owners::KindOwners;
 use orphans::Orphan;
 use other_hosts::ShownKinds;
 use plugin::Plugin;
+use sources::Sources;
 use timers::{Timer, Timers};
 
 #[derive(Debug)]
@@ -56,6 +58,7 @@ pub(super) struct Lifecycle {
     namespace: Arc<str>,
     /// Plugins may send HTTP requests.
     allows_http: bool,
+    sources: Sources,
     plugins: BTreeMap<Arc<str>, Plugin>,
     components: BTreeMap<Digest, Component>,
     kind_owners: KindOwners,
@@ -83,6 +86,7 @@ impl Lifecycle {
         Self {
             namespace,
             allows_http,
+            sources: Sources::default(),
             plugins: BTreeMap::new(),
             components: BTreeMap::new(),
             kind_owners: KindOwners::default(),
@@ -162,6 +166,7 @@ impl Lifecycle {
         let Some(object) = change.object().filter(|object| object.kind == plugin_object::kind()) else { return };
         let name = Arc::clone(&object.name.name);
         self.on_owned_kinds_changed(&name, change, cx);
+        self.on_wanted(&name, cx);
         if self.plugins.contains_key(&name) {
             self.retry_name(&name, cx);
             self.mark_dirty(&name);

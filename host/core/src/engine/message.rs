@@ -72,6 +72,8 @@ pub(super) enum ToReconciler {
     SetReady { plugin: Arc<str>, primary: Kind, ready: bool },
     /// The state of a dynamic kind that keys of the plugin name.
     SetKind { plugin: Arc<str>, kind: Kind, state: KindState },
+    /// Whether no call of the plugin begins. What is under way ends.
+    Suspend { plugin: Arc<str>, suspended: bool },
     /// The plugin is over its write budget: its keys wait until then.
     Throttle { plugin: Arc<str>, until_ms: u64 },
     /// This host has come to lead: enqueue every object.

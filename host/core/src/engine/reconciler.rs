@@ -77,6 +77,8 @@ pub(super) struct Reconciler {
     dynamic_kinds: DynamicKinds,
     /// Plugins that are over their write budget, and until when their keys wait.
     throttled: BTreeMap<Arc<str>, u64>,
+    /// Plugins whose keys wait until a person lets them.
+    suspended: BTreeSet<Arc<str>>,
 }
 
 impl Reconciler {
@@ -90,6 +92,11 @@ impl Reconciler {
             ToReconciler::Withdraw { plugin } => self.withdraw(&plugin, cx),
             ToReconciler::SetReady { plugin, primary, ready } => self.set_ready(&plugin, &primary, ready),
             ToReconciler::SetKind { plugin, kind, state } => self.set_kind_state(&plugin, kind, state, cx),
+            ToReconciler::Suspend { plugin, suspended: true } => drop(self.suspended.insert(plugin)),
+            ToReconciler::Suspend { plugin, suspended: false } => {
+                self.suspended.remove(&plugin);
+                self.queue.unpark_plugin(&plugin);
+            }
             ToReconciler::Throttle { plugin, until_ms } => {
                 // Each write reports its own buckets alone, so an earlier time does not replace a later one.
                 let throttled_ms = self.throttled.entry(plugin).or_default();

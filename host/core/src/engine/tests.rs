@@ -183,7 +183,7 @@ fn decoded(object: &Value) -> Box<Object> {
 }
 
 /// RFC 7396.
-fn merge(target: &mut Value, patch: &Value) {
+pub(super) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else { return *target = patch.clone() };
     if !target.is_object() {
         *target = json!({});
@@ -249,7 +249,7 @@ impl Host {
     fn offer_component(&mut self, number: usize, digest: Digest) {
         let name = plugin_name(number);
         let source = source_of(&name);
-        self.step(Event::PluginFound(Offer { name, source, digest, config: "{}".into() }));
+        self.step(Event::PluginFound(Offer::new(name, source, digest, "{}")));
     }
 
     /// Offers a version with this manifest.

@@ -27,6 +27,7 @@ fn object(status: Value, owned: Value) -> Object {
 
 /// Leaves everything alone.
 const NONE: Wanted<'static> = Wanted {
+    is_whole: false,
     fields: None,
     conditions: None,
     stalled: None,

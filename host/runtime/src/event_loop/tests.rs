@@ -135,12 +135,7 @@ async fn a_refused_component_shows_in_the_probe_and_in_a_metric() {
     let host = host().await;
     let (file, bytes) = (host.folder.path().join("broken.wasm"), b"\0asm cut");
     std::fs::write(&file, bytes).unwrap();
-    let offer = Offer {
-        name: "broken".into(),
-        source: "file broken.wasm".into(),
-        digest: digest::of(bytes),
-        config: "{}".into(),
-    };
+    let offer = Offer::new("broken", "file broken.wasm", digest::of(bytes), "{}");
     let found = SourceEvent::Found { offer, origin: Origin::File(file) };
     for event in [found, SourceEvent::Listed] {
         host.inputs.send(Input::Source(SourceInput { source: Source::ConfigMaps, event })).await.unwrap();

@@ -9,12 +9,7 @@ use mortise_source::{Origin, SourceEvent};
 use super::{Offers, Source, SourceInput, SourceOutput};
 
 fn has(source: Source, name: &str, digest: &str) -> SourceInput {
-    let offer = Offer {
-        name: name.into(),
-        source: format!("{source}, {name}").into(),
-        digest: Digest(digest.into()),
-        config: "{}".into(),
-    };
+    let offer = Offer::new(name, format!("{source}, {name}"), Digest(digest.into()), "{}");
     SourceInput { source, event: SourceEvent::Found { offer, origin: Origin::File(name.into()) } }
 }
 
@@ -167,7 +162,12 @@ fn a_folder_that_was_listed_in_time_is_not_overdue() {
 fn an_unreadable_plugin_has_a_reason_and_may_become_readable() {
     let mut offers = Offers::new(&[ConfigMaps]);
     let refusal = Refusal::new("KeyMissing", "there is no key plugin.wasm");
-    let event = SourceEvent::Unreadable { name: "podset".into(), source: "ConfigMap a/podset".into(), refusal };
+    let event = SourceEvent::Unreadable {
+        name: "podset".into(),
+        source: "ConfigMap a/podset".into(),
+        refusal,
+        only_named: false,
+    };
     let unreadable = SourceInput { source: ConfigMaps, event };
     assert_eq!(words(offers.take(unreadable)), ["unreadable podset: there is no key plugin.wasm"]);
     assert_eq!(words(offers.take(has(ConfigMaps, "podset", "a"))), ["found podset a"]);

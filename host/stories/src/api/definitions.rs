@@ -29,7 +29,7 @@ impl<W: Answers> Api<W> {
             return Err(CrdError::Unavailable("the one that exists is being deleted".to_owned()));
         }
         let mut next = plan(live.as_deref(), body, true);
-        if let (CrdPlan::Narrows(_), Some(live)) = (&next, &live)
+        if let (CrdPlan::Narrows { .. }, Some(live)) = (&next, &live)
             && !self.objects_exist(live)
         {
             next = plan(Some(live), body, false);
@@ -37,9 +37,11 @@ impl<W: Answers> Api<W> {
         let [object, collection] = self.path(&target).map_err(|refused| error(&refused))?;
         let (method, path, text) = match next {
             CrdPlan::Nothing => return Ok(()),
-            CrdPlan::Refuse(refusal) | CrdPlan::Narrows(refusal) => return Err(CrdError::Refused(refusal)),
+            CrdPlan::Refuse(refusal) | CrdPlan::Narrows { refusal, kept: None } => {
+                return Err(CrdError::Refused(refusal));
+            }
             CrdPlan::Create(text) => (Method::Post, collection, text),
-            CrdPlan::Update(text) => (Method::Put, object, text),
+            CrdPlan::Update(text) | CrdPlan::Narrows { kept: Some(text), .. } => (Method::Put, object, text),
         };
         let ask = Ask { method, body: text.as_bytes(), ..Ask::get(path) };
         let written = self.json(Client::Host, ask);

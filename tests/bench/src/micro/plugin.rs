@@ -41,7 +41,7 @@ impl Podset {
 impl Guests for Podset {
     fn offers(&self) -> Vec<Offer> {
         let digest = self.plugin.digest().clone();
-        vec![Offer { name: "podset".into(), source: "file podset.wasm".into(), digest, config: "{}".into() }]
+        vec![Offer::new("podset", "file podset.wasm", digest, "{}")]
     }
 
     fn compiled(&self, _: &Digest) -> Compiled {

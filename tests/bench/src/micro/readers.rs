@@ -59,12 +59,8 @@ impl Guests for Readers {
     fn offers(&self) -> Vec<Offer> {
         let offer = |plugin| {
             let name = reader::name(plugin);
-            Offer {
-                source: format!("file {name}.wasm").into(),
-                digest: Digest(format!("sha256:{plugin}").into()),
-                name: name.into(),
-                config: "{}".into(),
-            }
+            let source = format!("file {name}.wasm");
+            Offer::new(name, source, Digest(format!("sha256:{plugin}").into()), "{}")
         };
         (0..self.plugins).map(offer).collect()
     }

@@ -9,12 +9,14 @@ use super::Lifecycle;
 use super::condition::{no, unknown, yes};
 use super::plugin::{Plugin, Refused, RefusedBy, Stage};
 use crate::contract::{Condition, ConditionStatus};
+use crate::digest;
 use crate::manifest::Manifest;
 use crate::object::Kind;
 use crate::permission::{Permission, missing_text};
 use crate::plugin_object::Shown;
 use crate::refusal::RefusedAt;
 use crate::scope::Scope;
+use crate::status::{RECONCILING, STALLED};
 use crate::watch::WatchError;
 
 /// Digits of a digest in `status.shortDigest`, a column of `kubectl get`: enough to distinguish versions.
@@ -46,7 +48,16 @@ pub(super) enum Readiness {
 
 impl Conditions {
     pub fn all(&self) -> Vec<Condition> {
-        self.steps.iter().chain([&self.ready]).cloned().collect()
+        self.steps.iter().chain([&self.ready]).cloned().chain(self.progress()).collect()
+    }
+
+    /// As kstatus has it: a version that comes up, or that somebody has to look at. Neither, when the newest one serves.
+    fn progress(&self) -> Option<Condition> {
+        if let Some(failed) = self.steps.iter().find(|step| step.status == ConditionStatus::False) {
+            return Some(yes(STALLED, &failed.reason, failed.message.clone()));
+        }
+        let waits = self.steps.iter().find(|step| step.status == ConditionStatus::Unknown)?;
+        Some(yes(RECONCILING, &waits.reason, waits.message.clone()))
     }
 
     /// Whether a version may be coming up and no condition is False.
@@ -77,6 +88,14 @@ impl Lifecycle {
         }
         if let Some(source) = plugin.source() {
             insert("source", json!(&**source));
+        }
+        insert("host", json!(&*self.namespace));
+        if let Some(offer) = &plugin.offer {
+            let config = digest::of(offer.config.as_bytes());
+            let observed = json!({
+                "digest": &*offer.digest.0, "configDigest": &*config.0, "sourceVersion": &*offer.source_version,
+            });
+            insert("observed", observed);
         }
         fields
     }
@@ -184,6 +203,11 @@ impl Lifecycle {
         }
         if let Some(unserved) = webhooks(plugin).find(|condition| condition.status != ConditionStatus::True) {
             return not_ready(&unserved.reason, unserved.message);
+        }
+        if plugin.suspended {
+            let text =
+                format!("{serving}, but spec.suspend is true: nothing is reconciled; admission and conversion answer");
+            return not_ready("Suspended", text);
         }
         if let Some(fault) = &plugin.fault {
             return (Readiness::Faulting, yes("Ready", "GuestFault", format!("{serving}, but {fault}")));

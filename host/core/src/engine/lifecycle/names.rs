@@ -1,5 +1,5 @@
-//! Plugin names across the hosts of a cluster. A Plugin object belongs to the host whose namespace its label names, and
-//! no other host writes it. A plugin whose name belongs to another host is refused: both would write the same objects.
+//! Plugin names across the hosts of a cluster. A Plugin object belongs to the host whose namespace its label names, or its
+//! status where a person made it, and no other host writes it. A plugin whose name belongs to another host is refused: both would write the same objects.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use crate::engine::context::Context;
 use crate::object::Object;
 use crate::plugin_object;
 use crate::refusal::Refusal;
-use crate::well_known::HOST_NAMESPACE_LABEL;
 
 impl Lifecycle {
     /// Whether the names of other hosts' plugins are known. If Plugin objects cannot be read at all, there are none.
@@ -28,9 +27,9 @@ impl Lifecycle {
         }
     }
 
-    /// Whether another host, or a person, created a Plugin object.
+    /// Whether a Plugin object belongs to another host. What a person made belongs to the first one that serves it.
     pub(super) fn is_of_another_host(&self, live: &Object) -> bool {
-        live.label(HOST_NAMESPACE_LABEL) != Some(&*self.namespace)
+        plugin_object::host_of(live).is_some_and(|namespace| namespace != self.namespace)
     }
 
     /// The refusal of a plugin whose name belongs to another host.
@@ -38,16 +37,11 @@ impl Lifecycle {
         let target = plugin_object::of(name);
         let snapshot = cx.store.snapshot();
         let live = snapshot.get(&target.kind, &target.name).filter(|live| self.is_of_another_host(live))?;
-        let message = match live.label(HOST_NAMESPACE_LABEL) {
-            Some(namespace) => format!(
-                "the Plugin object {name} belongs to the host of namespace {namespace}: rename this plugin, or remove that \
-                 one; if that host is gone for good, kubectl delete plugin {name}"
-            ),
-            None => format!(
-                "the Plugin object {name} was not made by a host, which labels it {HOST_NAMESPACE_LABEL}: kubectl delete \
-                 plugin {name}"
-            ),
-        };
+        let namespace = plugin_object::host_of(live)?;
+        let message = format!(
+            "the Plugin object {name} belongs to the host of namespace {namespace}: rename this plugin, or remove that one; \
+             if that host is gone for good, kubectl delete plugin {name}"
+        );
         Some(Refusal::new("NamedElsewhere", message))
     }
 
@@ -55,9 +49,9 @@ impl Lifecycle {
     /// it.
     pub(super) fn give_way(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.remove(name) else { return };
-        let (offer, unreadable) = (plugin.offer.clone(), plugin.unreadable.clone());
+        let (offer, unreadable, suspended) = (plugin.offer.clone(), plugin.unreadable.clone(), plugin.suspended);
         self.withdraw(name, plugin, cx);
-        self.plugins.insert(Arc::clone(name), Plugin { offer, unreadable, ..Plugin::default() });
+        self.plugins.insert(Arc::clone(name), Plugin { offer, unreadable, suspended, ..Plugin::default() });
         self.load(name, cx);
     }
 

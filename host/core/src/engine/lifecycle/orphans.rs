@@ -15,6 +15,7 @@ use crate::expectation::Expectation;
 use crate::object::Object;
 use crate::plugin_object;
 use crate::selector::Selector;
+use crate::well_known::HOST_NAMESPACE_LABEL;
 use crate::write::{WriteError, WriteOp, Written};
 
 /// Removal of the plugin's webhooks. If they stayed, the API server would reject its objects for ever.
@@ -41,6 +42,7 @@ pub(super) struct Orphan {
 impl Lifecycle {
     pub fn on_sources_listed(&mut self, cx: &mut Context<'_>) {
         self.sources_listed = true;
+        self.resolve_named(cx);
         self.retry_waiting(cx);
         self.sync_dirty(cx);
         self.delete_orphans(cx);
@@ -60,8 +62,10 @@ impl Lifecycle {
         }
         let snapshot = cx.store.snapshot();
         let target = plugin_object::of(name);
+        // What a person made, a person deletes.
+        let is_of_this_host = |live: &Object| live.label(HOST_NAMESPACE_LABEL) == Some(&*self.namespace);
         let is_orphan =
-            |live: &&Arc<Object>| !self.is_of_another_host(live) && !live.deleting && !self.plugins.contains_key(name);
+            |live: &&Arc<Object>| is_of_this_host(live) && !live.deleting && !self.plugins.contains_key(name);
         let Some(live) = snapshot.get(&target.kind, &target.name).filter(is_orphan) else {
             if self.orphans.get(name).is_some_and(|orphan| !orphan.in_flight) {
                 self.orphans.remove(name);

@@ -17,7 +17,6 @@ use crate::object::Object;
 use crate::plugin_object;
 use crate::refusal::Refusal;
 use crate::store::Change;
-use crate::well_known::HOST_NAMESPACE_LABEL;
 
 /// When a Plugin object was created, to the second, and its name: the order of those that own the same.
 type Age = (String, Arc<str>);
@@ -80,7 +79,7 @@ impl ShownKinds {
 impl Lifecycle {
     /// A Plugin object has changed: plugins of this host that own the same may have to give way, or may serve now.
     pub(super) fn on_owned_kinds_changed(&mut self, name: &Arc<str>, change: &Change, cx: &mut Context<'_>) {
-        let of_host = |object: &Arc<Object>| Some(OwnedKinds::of(object, object.label(HOST_NAMESPACE_LABEL)?));
+        let of_host = |object: &Arc<Object>| Some(OwnedKinds::of(object, &plugin_object::host_of(object)?));
         let shown = change.after.as_ref().and_then(of_host);
         let kinds = |shown: &Option<OwnedKinds>| shown.as_ref().map(|it| it.kinds.clone()).unwrap_or_default();
         let (own, others) = if shown.as_ref().is_some_and(|shown| *shown.host == *self.namespace) {

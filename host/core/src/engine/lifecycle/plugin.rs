@@ -33,6 +33,8 @@ pub(super) struct Plugin {
     /// The message of a call that ended in a fault.
     pub fault: Option<String>,
     pub throttled: Option<Throttled>,
+    /// Nothing is reconciled, as its Plugin object wants it.
+    pub suspended: bool,
     /// The dynamic kinds that have an informer for it.
     pub dynamic_kinds: BTreeMap<Kind, DynamicKind>,
     pub named_kinds: NamedKinds,

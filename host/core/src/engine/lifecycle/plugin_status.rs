@@ -72,8 +72,13 @@ impl Lifecycle {
             condition_generation: true,
             conditions_by_type: true,
         };
-        let wanted =
-            Wanted { fields: Some(&fields), conditions: Some(&all), generation: live.generation, ..Wanted::default() };
+        let wanted = Wanted {
+            fields: Some(&fields),
+            conditions: Some(&all),
+            is_whole: true,
+            generation: live.generation,
+            ..Wanted::default()
+        };
         if let Some(body) = status::patch(&live, HOST, shape, &wanted, cx.now) {
             self.send_object(name, WriteOp::PatchStatus { target, body }, cx);
             for record in transitions(&shown, &conditions) {

@@ -20,31 +20,29 @@ use crate::observation::Observation;
 use crate::refusal::Refusal;
 
 impl Lifecycle {
-    pub fn on_plugin_found(&mut self, offer: Offer, cx: &mut Context<'_>) {
-        let name = Arc::clone(&offer.name);
-        let plugin = self.plugins.entry(Arc::clone(&name)).or_default();
-        if let Some(first) = &plugin.offer
-            && first.source != offer.source
-        {
-            let message = format!("{} offers a plugin named {name:?}, but {} came first", offer.source, first.source);
-            let refusal = Refusal::new("NameTaken", message);
-            return cx.observe(Observation::Refused { plugin: name, refusal });
-        }
-        if plugin.offer.as_ref() == Some(&offer) {
-            return; // A relist, or a change of something else.
-        }
-        plugin.offer = Some(offer);
-        plugin.unreadable = None;
-        plugin.observed = None;
-        self.load(&name, cx);
-        self.sync_dirty(cx);
-    }
-
-    pub fn on_plugin_unreadable(&mut self, name: &Arc<str>, source: Arc<str>, refusal: Refusal, cx: &mut Context<'_>) {
+    pub(super) fn take_offer(&mut self, name: &Arc<str>, offer: Offer, cx: &mut Context<'_>) {
         let plugin = self.plugins.entry(Arc::clone(name)).or_default();
-        if plugin.offer.as_ref().is_some_and(|offer| offer.source != source) {
+        if plugin.offer.as_ref() == Some(&offer) {
             return;
         }
+        let is_same_version = plugin.offer.as_ref().is_some_and(|known| known.version() == offer.version());
+        plugin.offer = Some(offer);
+        plugin.unreadable = None;
+        if is_same_version {
+            return self.mark_dirty(name);
+        }
+        plugin.observed = None;
+        self.load(name, cx);
+    }
+
+    pub(super) fn take_unreadable(
+        &mut self,
+        name: &Arc<str>,
+        source: Arc<str>,
+        refusal: Refusal,
+        cx: &mut Context<'_>,
+    ) {
+        let plugin = self.plugins.entry(Arc::clone(name)).or_default();
         let unreadable = (source, refusal.clone());
         if plugin.unreadable.as_ref() != Some(&unreadable) {
             cx.observe(Observation::Refused { plugin: Arc::clone(name), refusal });
@@ -55,14 +53,10 @@ impl Lifecycle {
         self.release_shown_kinds(name, cx);
         self.serve_conversion(name, cx);
         self.mark_dirty(name);
-        self.sync_dirty(cx);
     }
 
     /// L3: its CRDs, its objects and their children stay.
-    pub fn on_plugin_gone(&mut self, name: &Arc<str>, source: &Arc<str>, cx: &mut Context<'_>) {
-        if self.plugins.get(name).and_then(Plugin::source) != Some(source) {
-            return;
-        }
+    pub(super) fn remove(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.remove(name) else { return };
         self.record_leftovers(name, &plugin, cx);
         let was_compiling = plugin.is_compiling();
@@ -257,6 +251,10 @@ impl Lifecycle {
             manifest: Arc::clone(&manifest),
             reload,
         });
+        let suspended = plugin.suspended;
+        if suspended {
+            cx.notify_reconciler(ToReconciler::Suspend { plugin: Arc::clone(name), suspended });
+        }
         cx.notify_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
         self.serve_conversion(name, cx);
         self.serve_admission(name, cx);

@@ -9,6 +9,7 @@ use crate::audit::{Listed, Page, Response};
 use crate::component::{Compiled, Offer};
 use crate::crd::CrdError;
 use crate::engine::message::{Message, Owner, ToOutbox, ToReconciler};
+use crate::engine::tests::merge;
 use crate::event::Effect;
 use crate::object::{Interner, Name, Object, ResourceVersion};
 use crate::observation::Observation;
@@ -20,6 +21,7 @@ use crate::watch::WatchError;
 use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
 
 mod cluster;
+mod sources;
 mod status;
 
 type Sent = (PluginWrite, WriteOp);
@@ -169,6 +171,9 @@ impl Alone {
                 format!("serve {plugin} {}", version.digest)
             }
             Message::ToReconciler(ToReconciler::Withdraw { plugin }) => format!("withdraw {plugin}"),
+            Message::ToReconciler(ToReconciler::Suspend { plugin, suspended }) => {
+                format!("{} {plugin}", if suspended { "suspend" } else { "resume" })
+            }
             Message::ToReconciler(ToReconciler::SetReady { plugin, primary, ready }) => {
                 format!("{plugin}/{} {}", primary.kind, if ready { "ready" } else { "unready" })
             }
@@ -205,14 +210,16 @@ impl Alone {
     }
 
     fn offer(&mut self, name: &str, digest: &str) {
-        let source = format!("file {name}.wasm").into();
-        let offer = Offer { name: name.into(), source, digest: Digest(digest.into()), config: "{}".into() };
-        self.with(|lifecycle, cx| lifecycle.on_plugin_found(offer, cx));
+        self.take_offer(Offer::new(name, format!("file {name}.wasm"), Digest(digest.into()), "{}"));
+    }
+
+    fn take_offer(&mut self, offer: Offer) {
+        self.with(|lifecycle, cx| lifecycle.on_source_found(offer, cx));
     }
 
     fn gone(&mut self, name: &str) {
         let source = format!("file {name}.wasm").into();
-        self.with(|lifecycle, cx| lifecycle.on_plugin_gone(&name.into(), &source, cx));
+        self.with(|lifecycle, cx| lifecycle.on_source_gone(&name.into(), &source, cx));
     }
 
     fn compiled(&mut self, digest: &str, result: Result<Compiled, Refusal>) {
@@ -263,9 +270,7 @@ impl Alone {
             WriteOp::PatchStatus { body, .. } => {
                 let patch: Value = serde_json::from_str(body).unwrap();
                 let object = self.objects.get_mut(&name).unwrap();
-                for (field, value) in patch["status"].as_object().unwrap() {
-                    object["status"][field] = value.clone();
-                }
+                merge(&mut object["status"], &patch["status"]);
             }
             _ => _ = self.objects.remove(&name),
         }

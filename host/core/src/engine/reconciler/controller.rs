@@ -127,6 +127,7 @@ impl Reconciler {
 
     pub(super) fn withdraw(&mut self, plugin: &Arc<str>, cx: &mut Context<'_>) {
         self.throttled.remove(plugin);
+        self.suspended.remove(plugin);
         self.faults.remove(plugin);
         let ids: Vec<ControllerId> = self.controllers_of(plugin).map(|(id, _)| id).collect();
         for id in ids {

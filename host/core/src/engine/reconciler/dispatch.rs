@@ -33,7 +33,7 @@ impl Reconciler {
         self.slots_free_ms = None;
         while !cx.draining && cx.may_write && self.has_call_slot(cx.now.mono_ms) {
             let used_up = |plugin: &Arc<str>| {
-                if self.throttled.contains_key(plugin) {
+                if self.throttled.contains_key(plugin) || self.suspended.contains(plugin) {
                     Some(ParkedFor::Budget)
                 } else if !self.calling.has_room(plugin, self.call_slots) {
                     Some(ParkedFor::Calls)

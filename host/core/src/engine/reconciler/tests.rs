@@ -536,6 +536,24 @@ fn q4_a_throttled_plugin_ends_what_it_began_and_waits_and_others_do_not() {
 }
 
 #[test]
+fn a_suspended_plugin_ends_what_it_began_and_nothing_begins_until_it_is_resumed() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.serve("cron", "2", &["CronSet"]);
+    alone.ready("cron", "CronSet", true);
+    alone.returns(wants(3));
+    alone.take(ToReconciler::Suspend { plugin: "podset".into(), suspended: true });
+    alone.settle();
+    alone.change_secret("web");
+    alone.put(object("CronSet", "nightly"));
+    alone.pass(3_600_000);
+    alone.serve("podset", "3", &["PodSet"]);
+    alone.ready("podset", "PodSet", true);
+    assert_eq!(alone.called(), ["cron/CronSet 2 nightly"], "the next version neither");
+    alone.take(ToReconciler::Suspend { plugin: "podset".into(), suspended: false });
+    assert_eq!(alone.called(), ["cron/CronSet 2 nightly", "podset/PodSet 3 web"]);
+}
+
+#[test]
 fn q4_a_write_with_the_smaller_debt_does_not_end_the_wait_for_the_larger_one() {
     let mut alone = Alone::serving(&["a"]);
     alone.returns(wants(0));

@@ -119,7 +119,7 @@ fn l1_the_backend_changes_in_the_step_in_which_a_version_begins_to_be_registered
     // Another configuration of the same component is another version too.
     let (name, config) = (plugin_name(0), Arc::from(r#"{"a":1}"#));
     let source = source_of(&name);
-    host.step(Event::PluginFound(Offer { name, source, digest: second.clone(), config }));
+    host.step(Event::PluginFound(Offer::new(name, source, second.clone(), config)));
     assert_eq!(backend(&mut host), Some(Some(second)));
 
     host.offer_component(0, component(0, 3));

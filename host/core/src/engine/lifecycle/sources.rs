@@ -1,0 +1,212 @@
+//! Which source each plugin has. A Plugin object may name one, with a digest and a configuration of its own; a source that
+//! none names is the plugin of its own name. What sources offer and what Plugin objects want comes in; offers of plugins,
+//! or why there are none, come out. It must not know how a version comes up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Lifecycle;
+use crate::component::Offer;
+use crate::engine::context::{Context, remove_member};
+use crate::engine::message::ToReconciler;
+use crate::observation::Observation;
+use crate::plugin_object::{self, SOURCE_NOT_FOUND, Spec};
+use crate::refusal::Refusal;
+
+/// A source that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Unreadable {
+    source: Arc<str>,
+    refusal: Refusal,
+    only_named: bool,
+}
+
+/// What a source has.
+type Offered = Result<Offer, Unreadable>;
+
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    offered: BTreeMap<Arc<str>, Offered>,
+    /// What Plugin objects want, of this host and of people.
+    specs: BTreeMap<Arc<str>, Spec>,
+    /// The plugins whose objects name a source.
+    named: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+}
+
+/// What a plugin has of its source.
+enum Resolved {
+    Offer(Offer),
+    Unreadable(Arc<str>, Refusal),
+    /// Its source may still be listed.
+    Unknown,
+    NoPlugin,
+}
+
+fn place(offered: &Offered) -> &Arc<str> {
+    match offered {
+        Ok(offer) => &offer.source,
+        Err(unreadable) => &unreadable.source,
+    }
+}
+
+fn only_named(offered: &Offered) -> bool {
+    match offered {
+        Ok(offer) => offer.only_named,
+        Err(unreadable) => unreadable.only_named,
+    }
+}
+
+impl Sources {
+    /// Replaces what a Plugin object wants. Returns the plugins that this may change.
+    fn want(&mut self, name: &Arc<str>, spec: Option<Spec>) -> BTreeSet<Arc<str>> {
+        let before = self.specs.remove(name);
+        let mut affected = BTreeSet::from([Arc::clone(name)]);
+        if let Some(before) = before.filter(|before| before.names_source) {
+            remove_member(&mut self.named, &before.source, name);
+            affected.insert(before.source);
+        }
+        if let Some(spec) = spec {
+            if spec.names_source {
+                self.named.entry(Arc::clone(&spec.source)).or_default().insert(Arc::clone(name));
+                affected.insert(Arc::clone(&spec.source));
+            }
+            self.specs.insert(Arc::clone(name), spec);
+        }
+        affected
+    }
+
+    /// The plugins that a source is or may be the source of.
+    fn plugins_of(&self, source: &Arc<str>) -> BTreeSet<Arc<str>> {
+        self.named.get(source).into_iter().flatten().chain([source]).cloned().collect()
+    }
+
+    fn resolve(&self, name: &Arc<str>, namespace: &str, listed: bool) -> Resolved {
+        let spec = self.specs.get(name);
+        let source = spec.map_or(name, |spec| &spec.source);
+        let is_named = spec.is_some_and(|spec| spec.names_source);
+        let is_free = |offered: &&Offered| !only_named(offered) && !self.named.contains_key(source);
+        match self.offered.get(source).filter(|offered| is_named || is_free(offered)) {
+            Some(Ok(offer)) => wanted(name, offer, spec),
+            Some(Err(unreadable)) => Resolved::Unreadable(Arc::clone(&unreadable.source), unreadable.refusal.clone()),
+            None if is_named && listed => not_found(source, namespace),
+            None if is_named => Resolved::Unknown,
+            None => Resolved::NoPlugin,
+        }
+    }
+}
+
+/// The offer of a source as a Plugin object wants it.
+fn wanted(name: &Arc<str>, offer: &Offer, spec: Option<&Spec>) -> Resolved {
+    let mut offer = Offer { name: Arc::clone(name), ..offer.clone() };
+    if let Some(pin) = spec.and_then(|spec| spec.digest.as_ref()).filter(|pin| **pin != offer.digest) {
+        let message = format!(
+            "{} holds {}, and spec.digest of the Plugin {name} lets {pin} serve alone: change one of the two",
+            offer.source, offer.digest
+        );
+        return Resolved::Unreadable(offer.source, Refusal::new("DigestMismatch", message));
+    }
+    if let Some(config) = spec.and_then(|spec| spec.config.as_ref()) {
+        offer.config = Arc::clone(config);
+    }
+    Resolved::Offer(offer)
+}
+
+fn not_found(source: &Arc<str>, namespace: &str) -> Resolved {
+    let place: Arc<str> = format!("ConfigMap {namespace}/{source}").into();
+    let message = format!(
+        "{place} is not there, or lacks the label mortise.dev/plugin=source; make it, or let spec.source name another one"
+    );
+    Resolved::Unreadable(place, Refusal::new(SOURCE_NOT_FOUND, message))
+}
+
+impl Lifecycle {
+    pub fn on_source_found(&mut self, offer: Offer, cx: &mut Context<'_>) {
+        let source = Arc::clone(&offer.name);
+        if let Some(Ok(first)) = self.sources.offered.get(&source) {
+            if first.source != offer.source {
+                let message =
+                    format!("{} offers a plugin named {source:?}, but {} came first", offer.source, first.source);
+                let refusal = Refusal::new("NameTaken", message);
+                return cx.observe(Observation::Refused { plugin: source, refusal });
+            }
+            if *first == offer {
+                return; // A relist, or a change of something else.
+            }
+        }
+        self.sources.offered.insert(Arc::clone(&source), Ok(offer));
+        self.resolve_all(self.sources.plugins_of(&source), cx);
+    }
+
+    pub fn on_source_unreadable(
+        &mut self,
+        source: &Arc<str>,
+        place: Arc<str>,
+        refusal: Refusal,
+        only_named: bool,
+        cx: &mut Context<'_>,
+    ) {
+        if let Some(Ok(offer)) = self.sources.offered.get(source)
+            && offer.source != place
+        {
+            return;
+        }
+        let unreadable = Unreadable { source: place, refusal, only_named };
+        self.sources.offered.insert(Arc::clone(source), Err(unreadable));
+        self.resolve_all(self.sources.plugins_of(source), cx);
+    }
+
+    pub fn on_source_gone(&mut self, source: &Arc<str>, at: &Arc<str>, cx: &mut Context<'_>) {
+        if self.sources.offered.get(source).map(place) == Some(at) {
+            self.sources.offered.remove(source);
+            self.resolve_all(self.sources.plugins_of(source), cx);
+        }
+    }
+
+    /// A Plugin object has changed.
+    pub(super) fn on_wanted(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let target = plugin_object::of(name);
+        let snapshot = cx.store.snapshot();
+        let live = snapshot.get(&target.kind, &target.name);
+        let spec = live.filter(|live| !self.is_of_another_host(live)).map(|live| plugin_object::spec(live));
+        if self.sources.specs.get(name) != spec.as_ref() {
+            let affected = self.sources.want(name, spec);
+            self.resolve_all(affected, cx);
+        }
+    }
+
+    /// Plugins whose sources are not there, now that all are listed.
+    pub(super) fn resolve_named(&mut self, cx: &mut Context<'_>) {
+        let named = self.sources.named.values().flatten().cloned().collect();
+        self.resolve_all(named, cx);
+    }
+
+    fn resolve_all(&mut self, names: BTreeSet<Arc<str>>, cx: &mut Context<'_>) {
+        let resolve = |name| (self.sources.resolve(&name, &self.namespace, self.sources_listed), name);
+        let mut all: Vec<(Resolved, Arc<str>)> = names.into_iter().map(resolve).collect();
+        // A plugin that is removed leaves its kinds to the one that names its source.
+        all.sort_by_key(|(resolved, _)| !matches!(resolved, Resolved::NoPlugin));
+        for (resolved, name) in all {
+            match resolved {
+                Resolved::Offer(offer) => self.take_offer(&name, offer, cx),
+                Resolved::Unreadable(source, refusal) => self.take_unreadable(&name, source, refusal, cx),
+                Resolved::Unknown => {
+                    self.plugins.entry(Arc::clone(&name)).or_default();
+                    self.mark_dirty(&name);
+                }
+                Resolved::NoPlugin => self.remove(&name, cx),
+            }
+            self.suspend(&name, cx);
+        }
+        self.sync_dirty(cx);
+    }
+
+    fn suspend(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let suspended = self.sources.specs.get(name).is_some_and(|spec| spec.suspend);
+        let Some(plugin) = self.plugins.get_mut(name).filter(|plugin| plugin.suspended != suspended) else { return };
+        plugin.suspended = suspended;
+        if plugin.active.is_some() {
+            cx.notify_reconciler(ToReconciler::Suspend { plugin: Arc::clone(name), suspended });
+        }
+        self.mark_dirty(name);
+    }
+}

@@ -1,0 +1,214 @@
+//! Plugin objects that people write: which source a plugin has, and what its object shows of that.
+
+use super::*;
+
+impl Alone {
+    /// A person writes a Plugin object, and the watch shows it.
+    fn want(&mut self, name: &str, spec: Value) {
+        self.version += 1;
+        let made = json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin",
+            "metadata": {"name": name, "uid": format!("uid-{name}"), "generation": 0},
+        });
+        let object = self.objects.entry(name.into()).or_insert(made);
+        object["spec"] = spec;
+        object["metadata"]["generation"] = (object["metadata"]["generation"].as_i64().unwrap() + 1).into();
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.show(name);
+    }
+
+    fn unwant(&mut self, name: &str) {
+        self.version += 1;
+        self.objects.remove(name);
+        self.show(name);
+    }
+
+    /// A ConfigMap that is a plugin only where a Plugin object names it.
+    fn source(&mut self, name: &str, digest: &str) {
+        let place = format!("ConfigMap mortise-system/{name}");
+        let offer = Offer::new(name, place, Digest(digest.into()), "{}");
+        self.take_offer(Offer { only_named: true, source_version: "17".into(), ..offer });
+    }
+
+    fn source_gone(&mut self, name: &str) {
+        let place = format!("ConfigMap mortise-system/{name}").into();
+        self.with(|lifecycle, cx| lifecycle.on_source_gone(&name.into(), &place, cx));
+    }
+
+    /// The component of this digest comes up.
+    fn comes_up(&mut self, name: &str, digest: &str) {
+        self.compiled(digest, compiled("PodSet", &[]));
+        self.registered(name, "podsets.example.com", Ok(()));
+        self.list("PodSet");
+        self.list("ConfigMap");
+        self.settle();
+    }
+
+    fn shows(&self, name: &str, path: &str) -> &Value {
+        self.objects[name]["status"].pointer(path).unwrap_or(&Value::Null)
+    }
+}
+
+fn of(source: &str) -> Value {
+    json!({"source": {"configMap": source}})
+}
+
+#[test]
+fn a_plugin_has_the_source_that_its_object_names_until_that_is_deleted() {
+    let mut alone = Alone::started();
+    alone.source("podset-a", "1");
+    assert_eq!(alone.log(), NONE, "it is no plugin of its own");
+    alone.want("podset", of("podset-a"));
+    assert_eq!(alone.log(), ["compile 1"]);
+    alone.comes_up("podset", "1");
+    assert_eq!((alone.ready("podset"), alone.condition("podset", "Reconciling")), two("True Serving", "none none"));
+    assert_eq!(*alone.shows("podset", "/host"), "mortise-system");
+    assert_eq!(*alone.shows("podset", "/observed/sourceVersion"), "17");
+    alone.log();
+
+    alone.source("podset-b", "2");
+    assert_eq!(alone.log(), NONE);
+    alone.want("podset", of("podset-b"));
+    alone.source_gone("podset-a");
+    alone.comes_up("podset", "2");
+    let log = alone.log();
+    assert!(log.contains(&"serve podset 2".to_owned()) && !log.contains(&"withdraw podset".to_owned()), "{log:?}");
+    assert_eq!(
+        (alone.ready("podset"), alone.shows("podset", "/observed/digest")),
+        ("True Serving".into(), &json!("2"))
+    );
+
+    alone.unwant("podset");
+    let log = alone.log();
+    assert!(log.contains(&"withdraw podset".to_owned()), "{log:?}");
+    alone.pass(60_000);
+    assert!(!alone.log().iter().any(|line| line.starts_with("create") || line.starts_with("delete")));
+}
+
+fn two(first: &str, second: &str) -> (String, String) {
+    (first.to_owned(), second.to_owned())
+}
+
+#[test]
+fn a_source_that_a_plugin_names_is_no_plugin_of_its_own_name_meanwhile() {
+    let mut alone = Alone::serving();
+    alone.want("mine", of("podset"));
+    let log = alone.log();
+    assert!(log.contains(&"withdraw podset".to_owned()) && log.contains(&"delete podset".to_owned()), "{log:?}");
+    alone.settle();
+    assert!(!alone.objects.contains_key("podset"));
+    alone.comes_up("mine", "1");
+    assert_eq!(alone.ready("mine"), "True Serving");
+    alone.unwant("mine");
+    alone.settle();
+    assert!(alone.objects.contains_key("podset"), "nobody names it any more");
+}
+
+#[test]
+fn what_a_plugin_object_lacks_or_pins_stalls_it_and_the_version_before_serves_on() {
+    let mut alone = Alone::started();
+    alone.want("podset", json!({"source": {"configMap": "podset-a"}, "digest": "1"}));
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.condition("podset", "Stalled")),
+        two("False SourceNotFound", "True SourceNotFound")
+    );
+    alone.source("podset-a", "1");
+    alone.comes_up("podset", "1");
+    assert_eq!((alone.ready("podset"), alone.condition("podset", "Stalled")), two("True Serving", "none none"));
+    alone.source("podset-a", "2");
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.condition("podset", "Stalled")),
+        two("True ServingPrevious", "True DigestMismatch")
+    );
+    alone.want("podset", json!({"source": {"configMap": "podset-a"}, "digest": "2"}));
+    alone.comes_up("podset", "2");
+    assert_eq!((alone.ready("podset"), alone.shows("podset", "/digest")), ("True Serving".into(), &json!("2")));
+    alone.source_gone("podset-a");
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.condition("podset", "Stalled")),
+        two("True ServingPrevious", "True SourceNotFound")
+    );
+}
+
+#[test]
+fn a_plugin_whose_sources_are_not_listed_yet_waits_and_is_not_stalled() {
+    let mut alone = Alone::new(0);
+    alone.with(Lifecycle::start);
+    alone.registered("", plugin_object::CRD_NAME, Ok(()));
+    alone.list("Plugin");
+    alone.want("podset", of("podset-a"));
+    alone.settle();
+    assert_eq!(
+        (alone.condition("podset", "Stalled"), alone.condition("podset", "Reconciling")),
+        two("none none", "True Waiting")
+    );
+    alone.with(Lifecycle::on_sources_listed);
+    alone.settle();
+    assert_eq!(alone.condition("podset", "Stalled"), "True SourceNotFound");
+}
+
+#[test]
+fn a_suspended_plugin_is_not_ready_and_neither_is_its_next_version() {
+    let mut alone = Alone::started();
+    alone.source("podset-a", "1");
+    alone.want("podset", of("podset-a"));
+    alone.comes_up("podset", "1");
+    alone.log();
+    let mut spec = of("podset-a");
+    spec["suspend"] = true.into();
+    alone.want("podset", spec.clone());
+    assert!(alone.log().contains(&"suspend podset".to_owned()));
+    alone.settle();
+    assert_eq!(alone.ready("podset"), "False Suspended");
+    alone.source("podset-a", "2");
+    alone.log();
+    alone.comes_up("podset", "2");
+    let log = alone.log();
+    let place = |line: &str| log.iter().position(|found| found == line);
+    assert!(place("suspend podset").is_some() && place("suspend podset") < place("serve podset 2"), "{log:?}");
+    assert_eq!(alone.ready("podset"), "False Suspended");
+    spec["suspend"] = false.into();
+    alone.want("podset", spec);
+    assert!(alone.log().contains(&"resume podset".to_owned()));
+    alone.settle();
+    assert_eq!(alone.ready("podset"), "True Serving");
+}
+
+#[test]
+fn the_configuration_of_a_plugin_object_is_another_version() {
+    let mut alone = Alone::started();
+    alone.source("podset-a", "1");
+    alone.want("podset", of("podset-a"));
+    alone.comes_up("podset", "1");
+    let before = alone.shows("podset", "/observed/configDigest").clone();
+    let mut spec = of("podset-a");
+    spec["config"] = json!({"b": 1, "a": 2});
+    alone.want("podset", spec);
+    alone.comes_up("podset", "1");
+    assert!(alone.log().contains(&"serve podset 1".to_owned()));
+    assert_eq!(*alone.shows("podset", "/observed/configDigest"), json!(&*crate::digest::of(br#"{"a":2,"b":1}"#).0));
+    assert_ne!(*alone.shows("podset", "/observed/configDigest"), before);
+}
+
+#[test]
+fn another_hosts_plugin_is_left_alone_and_one_whose_host_lacks_the_source_is_taken() {
+    let mut alone = Alone::started();
+    alone.source("podset-a", "1");
+    let mut theirs = json!({"host": "elsewhere", "conditions": []});
+    for (reason, taken) in [("Found", false), ("SourceNotFound", true)] {
+        theirs["conditions"] = json!([{"type": "Resolved", "status": "False", "reason": reason}]);
+        alone.objects.remove("podset");
+        alone.objects.insert(
+            "podset".into(),
+            json!({"apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin", "status": theirs,
+                   "metadata": {"name": "podset", "uid": "uid-podset", "generation": 1}}),
+        );
+        alone.want("podset", of("podset-a"));
+        assert_eq!(alone.log().contains(&"compile 1".to_owned()), taken, "{reason}");
+    }
+    alone.comes_up("podset", "1");
+    assert_eq!(*alone.shows("podset", "/host"), "mortise-system");
+}
