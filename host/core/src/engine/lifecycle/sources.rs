@@ -13,6 +13,9 @@ use crate::observation::Observation;
 use crate::plugin_object::{self, SOURCE_NOT_FOUND, Spec};
 use crate::refusal::Refusal;
 
+/// Of a DNS label.
+const MAX_NAME_BYTES: usize = 63;
+
 /// A source that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Unreadable {
@@ -84,6 +87,9 @@ impl Sources {
         let spec = self.specs.get(name);
         let source = spec.map_or(name, |spec| &spec.source);
         let is_named = spec.is_some_and(|spec| spec.names_source);
+        if is_named && !is_plugin_name(name) {
+            return invalid_name(name, source, namespace);
+        }
         let is_free = |offered: &&Offered| !only_named(offered) && !self.named.contains_key(source);
         match self.offered.get(source).filter(|offered| is_named || is_free(offered)) {
             Some(Ok(offer)) => wanted(name, offer, spec),
@@ -109,6 +115,19 @@ fn wanted(name: &Arc<str>, offer: &Offer, spec: Option<&Spec>) -> Resolved {
         offer.config = Arc::clone(config);
     }
     Resolved::Offer(offer)
+}
+
+/// Whether a Plugin object's name can be a plugin's: a DNS label, for it is in labels and field managers.
+fn is_plugin_name(name: &str) -> bool {
+    name.len() <= MAX_NAME_BYTES && !name.contains('.')
+}
+
+fn invalid_name(name: &Arc<str>, source: &Arc<str>, namespace: &str) -> Resolved {
+    let message = format!(
+        "a plugin's name has at most {MAX_NAME_BYTES} letters, digits and hyphens, and {name:?} has others or more: give the \
+         Plugin another name"
+    );
+    Resolved::Unreadable(format!("ConfigMap {namespace}/{source}").into(), Refusal::new("InvalidName", message))
 }
 
 fn not_found(source: &Arc<str>, namespace: &str) -> Resolved {

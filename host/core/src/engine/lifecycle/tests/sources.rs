@@ -212,3 +212,16 @@ fn another_hosts_plugin_is_left_alone_and_one_whose_host_lacks_the_source_is_tak
     alone.comes_up("podset", "1");
     assert_eq!(*alone.shows("podset", "/host"), "mortise-system");
 }
+
+#[test]
+fn a_name_that_no_plugin_can_have_is_refused_at_its_bound() {
+    let mut alone = Alone::started();
+    alone.source("podset-a", "1");
+    let longest = "a".repeat(63);
+    for (name, shown) in [("a.b", "True InvalidName"), (&*"a".repeat(64), "True InvalidName"), (&*longest, "none none")]
+    {
+        alone.want(name, of("podset-a"));
+        alone.settle();
+        assert_eq!(alone.condition(name, "Stalled"), shown, "{name}");
+    }
+}
