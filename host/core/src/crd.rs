@@ -224,8 +224,8 @@ fn different_kind(live: &Value, wanted: &Value) -> Option<String> {
     })
 }
 
-/// The live object with the wanted spec, which allows these definitions. Labels, annotations and finalizers of others stay; the resourceVersion makes
-/// the PUT fail when somebody else changed the definition since it was read.
+/// The live object with the wanted spec, which allows these definitions. Labels, annotations and finalizers of others stay;
+/// the resourceVersion makes the PUT fail when somebody else changed the definition since it was read.
 fn updated(mut live: Value, wanted: &Value, former: String) -> Arc<str> {
     if let Some(live) = live.as_object_mut() {
         live.remove("status");

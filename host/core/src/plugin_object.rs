@@ -71,15 +71,23 @@ pub fn spec(object: &Object) -> Spec {
     }
 }
 
-/// The namespace of the host whose plugin an object is: the one that made it, or that serves what a person made. One that does
-/// not have the source leaves the plugin to another that has it.
-pub fn host_of(object: &Object) -> Option<Arc<str>> {
+/// Whose plugin an object is.
+#[derive(Debug)]
+pub struct Claim {
+    /// The namespace of the host that made the object, or that writes the status of what a person made.
+    pub host: Arc<str>,
+    /// A host that has the source may take the plugin.
+    pub lacks_source: bool,
+}
+
+/// Reads whose plugin an object is; nobody's, if a person made it and no host has seen it.
+pub fn claim(object: &Object) -> Option<Claim> {
     if let Some(namespace) = object.label(HOST_NAMESPACE_LABEL) {
-        return Some(namespace.into());
+        return Some(Claim { host: namespace.into(), lacks_source: false });
     }
-    let shown = shown(object);
-    let lacks_source = shown.conditions.iter().any(|it| it.name == "Resolved" && it.reason == SOURCE_NOT_FOUND);
-    shown.host.filter(|_| !lacks_source)
+    let Shown { host, conditions, .. } = shown(object);
+    let lacks_source = conditions.iter().any(|it| it.name == "Resolved" && it.reason == SOURCE_NOT_FOUND);
+    Some(Claim { host: host?, lacks_source })
 }
 
 /// The reason of a plugin whose Plugin object names a source that is not there.

@@ -1,5 +1,6 @@
 //! Plugin names across the hosts of a cluster. A Plugin object belongs to the host whose namespace its label names, or its
-//! status where a person made it, and no other host writes it. A plugin whose name belongs to another host is refused: both would write the same objects.
+//! status where a person made it, and no other host writes it. A plugin whose name belongs to another host is refused: both
+//! would write the same objects.
 
 use std::sync::Arc;
 
@@ -27,9 +28,11 @@ impl Lifecycle {
         }
     }
 
-    /// Whether a Plugin object belongs to another host. What a person made belongs to the first one that serves it.
+    /// Whether a Plugin object belongs to another host. What a person made belongs to the host that writes its status, unless that
+    /// lacks the source and this one has it: of two that lack it, one writes.
     pub(super) fn is_of_another_host(&self, live: &Object) -> bool {
-        plugin_object::host_of(live).is_some_and(|namespace| namespace != self.namespace)
+        let Some(claim) = plugin_object::claim(live).filter(|claim| claim.host != self.namespace) else { return false };
+        !(claim.lacks_source && self.has_source(&plugin_object::spec(live).source))
     }
 
     /// The refusal of a plugin whose name belongs to another host.
@@ -37,7 +40,7 @@ impl Lifecycle {
         let target = plugin_object::of(name);
         let snapshot = cx.store.snapshot();
         let live = snapshot.get(&target.kind, &target.name).filter(|live| self.is_of_another_host(live))?;
-        let namespace = plugin_object::host_of(live)?;
+        let namespace = plugin_object::claim(live)?.host;
         let message = format!(
             "the Plugin object {name} belongs to the host of namespace {namespace}: rename this plugin, or remove that one; \
              if that host is gone for good, kubectl delete plugin {name}"

@@ -34,6 +34,8 @@ pub(super) struct Sources {
     specs: BTreeMap<Arc<str>, Spec>,
     /// The plugins whose objects name a source.
     named: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// The sources of plugins that belong to a host that lacks them, by plugin.
+    lacking: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 /// What a plugin has of its source.
@@ -152,8 +154,7 @@ impl Lifecycle {
                 return; // A relist, or a change of something else.
             }
         }
-        self.sources.offered.insert(Arc::clone(&source), Ok(offer));
-        self.resolve_all(self.sources.plugins_of(&source), cx);
+        self.offered(&source, Ok(offer), cx);
     }
 
     pub fn on_source_unreadable(
@@ -169,9 +170,23 @@ impl Lifecycle {
         {
             return;
         }
-        let unreadable = Unreadable { source: place, refusal, only_named };
-        self.sources.offered.insert(Arc::clone(source), Err(unreadable));
+        self.offered(source, Err(Unreadable { source: place, refusal, only_named }), cx);
+    }
+
+    fn offered(&mut self, source: &Arc<str>, offered: Offered, cx: &mut Context<'_>) {
+        let is_new = self.sources.offered.insert(Arc::clone(source), offered).is_none();
         self.resolve_all(self.sources.plugins_of(source), cx);
+        if is_new {
+            let lacking = self.sources.lacking.iter().filter(|(_, lacked)| *lacked == source);
+            for name in lacking.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
+                self.on_wanted(&name, cx);
+            }
+        }
+    }
+
+    /// Whether a source of this host has the name, readable or not.
+    pub(super) fn has_source(&self, name: &str) -> bool {
+        self.sources.offered.contains_key(name)
     }
 
     pub fn on_source_gone(&mut self, source: &Arc<str>, at: &Arc<str>, cx: &mut Context<'_>) {
@@ -186,7 +201,13 @@ impl Lifecycle {
         let target = plugin_object::of(name);
         let snapshot = cx.store.snapshot();
         let live = snapshot.get(&target.kind, &target.name);
-        let spec = live.filter(|live| !self.is_of_another_host(live)).map(|live| plugin_object::spec(live));
+        let anothers = live.filter(|live| self.is_of_another_host(live));
+        let lacks = anothers.filter(|live| plugin_object::claim(live).is_some_and(|claim| claim.lacks_source));
+        match lacks.map(|live| plugin_object::spec(live).source) {
+            Some(source) => _ = self.sources.lacking.insert(Arc::clone(name), source),
+            None => _ = self.sources.lacking.remove(name),
+        }
+        let spec = live.filter(|_| anothers.is_none()).map(|live| plugin_object::spec(live));
         if self.sources.specs.get(name) != spec.as_ref() {
             let affected = self.sources.want(name, spec);
             self.resolve_all(affected, cx);

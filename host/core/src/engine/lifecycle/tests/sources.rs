@@ -214,6 +214,25 @@ fn another_hosts_plugin_is_left_alone_and_one_whose_host_lacks_the_source_is_tak
 }
 
 #[test]
+fn of_two_hosts_that_lack_a_source_one_shows_that_and_the_one_that_gets_it_takes_the_plugin() {
+    let mut alone = Alone::started();
+    let resolved = json!([{"type": "Resolved", "status": "False", "reason": "SourceNotFound"}]);
+    alone.objects.insert(
+        "podset".into(),
+        json!({"apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin",
+               "metadata": {"name": "podset", "uid": "uid-podset", "generation": 1},
+               "status": {"host": "elsewhere", "conditions": resolved}}),
+    );
+    alone.want("podset", of("podset-a"));
+    alone.pass(600_000);
+    assert_eq!((alone.log(), alone.sent.len()), (Vec::new(), 0), "both would write without end");
+    alone.source("podset-a", "1");
+    assert_eq!(alone.log(), ["compile 1"]);
+    alone.comes_up("podset", "1");
+    assert_eq!(*alone.shows("podset", "/host"), "mortise-system");
+}
+
+#[test]
 fn a_name_that_no_plugin_can_have_is_refused_at_its_bound() {
     let mut alone = Alone::started();
     alone.source("podset-a", "1");
