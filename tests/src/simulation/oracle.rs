@@ -130,8 +130,9 @@ impl Oracle {
         })
     }
 
+    /// A Plugin object is ready while a version serves, also beside a newer one that stalls.
     fn check_ready(&mut self, record: &Record) -> Result<(), Violation> {
-        if !record.text.contains(r#""Stalled""#) {
+        if !record.text.contains(r#""Stalled""#) || record.target.kind == mortise_core::plugin_object::kind() {
             return Ok(());
         }
         let object: Value = serde_json::from_str(&record.text).unwrap_or_default();
