@@ -21,6 +21,7 @@ mod foo;
 mod generated;
 mod hostile;
 mod http;
+mod identity;
 mod isolation;
 mod kinds;
 mod lifecycle;

@@ -184,6 +184,7 @@ fn host(folder: &Path, kubeconfig: &Path) -> anyhow::Result<Config> {
         plugin_dir: Some(folder.join("components")),
         cache_dir: crate::cache::folder(None)?,
         development: true,
+        require_service_account: false,
         workers: config::workers(None),
         write_budget: WriteBudget { writes_per_minute: WRITES_PER_MINUTE, creates_per_minute: WRITES_PER_MINUTE },
         http: None,

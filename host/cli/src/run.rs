@@ -54,6 +54,9 @@ pub struct RunArgs {
     /// ~/.cache, /var/cache or the system's temporary folder, the first that can be made]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    /// Refuse plugins whose Plugin object names no ServiceAccount; without it, they act as the host itself
+    #[arg(long)]
+    require_service_account: bool,
     /// Threads that run reconciles, at least 3; admission and conversion have half as many, also at least 3
     /// [default: the number of cores plus one]
     #[arg(long, value_name = "N")]
@@ -151,6 +154,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         plugin_dir: args.plugin_dir,
         cache_dir: crate::cache::folder(args.cache_dir)?,
         development: false,
+        require_service_account: args.require_service_account,
         workers: config::workers(args.workers),
         write_budget: WriteBudget {
             writes_per_minute: args.plugin_writes_per_minute,

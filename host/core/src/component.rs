@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::digest::Digest;
 use crate::refusal::Refusal;
+use crate::service_account::ServiceAccount;
 
 /// Bytes of a component's head: the magic number, a version, and a layer that distinguishes components from modules.
 pub const HEAD_BYTES: usize = 8;
@@ -49,6 +50,8 @@ pub struct Offer {
     pub source_version: Arc<str>,
     /// It is a plugin only where a Plugin object names it.
     pub only_named: bool,
+    /// As [`Version::service_account`]. A source has none: its Plugin object names it.
+    pub service_account: Option<Arc<ServiceAccount>>,
 }
 
 impl Offer {
@@ -60,22 +63,25 @@ impl Offer {
         config: impl Into<Arc<str>>,
     ) -> Self {
         let (name, source, config) = (name.into(), source.into(), config.into());
-        Self { name, source, digest, config, source_version: "".into(), only_named: false }
+        Self { name, source, digest, config, source_version: "".into(), only_named: false, service_account: None }
     }
 
     /// The version that it offers.
     pub fn version(&self) -> Version {
-        Version { digest: self.digest.clone(), config: Arc::clone(&self.config) }
+        let (digest, config) = (self.digest.clone(), Arc::clone(&self.config));
+        Version { digest, config, service_account: self.service_account.clone() }
     }
 }
 
-/// A component with its configuration. Calls of one version with equal inputs have equal outcomes.
+/// A component with its configuration, and what it acts as. Calls of one version with equal inputs have equal outcomes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Version {
     /// The component.
     pub digest: Digest,
     /// The configuration as a JSON object.
     pub config: Arc<str>,
+    /// Its requests to the API server are those of this ServiceAccount; the host's own, if there is none.
+    pub service_account: Option<Arc<ServiceAccount>>,
 }
 
 /// A component that compiled, was instantiated and returned its manifest.

@@ -19,6 +19,7 @@ use crate::store::{Change, Store};
 use crate::time::Now;
 use crate::watch::WatchEvent;
 
+mod config;
 mod context;
 mod health;
 mod lifecycle;
@@ -26,6 +27,7 @@ mod message;
 mod outbox;
 mod reconciler;
 
+pub use config::Config;
 pub use health::{Health, PluginHealth};
 pub use outbox::WriteBudget;
 
@@ -34,26 +36,6 @@ use lifecycle::Lifecycle;
 use message::Message;
 use outbox::Outbox;
 use reconciler::Reconciler;
-
-/// What the engine needs to know about its host.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The reporting instance of the host's Events: its Pod's name.
-    pub instance: Arc<str>,
-    /// The namespace of its plugins, which distinguishes it from the cluster's other hosts.
-    pub namespace: Arc<str>,
-    /// Guest calls in flight at once while they are quick: several for each worker.
-    pub call_slots: usize,
-    /// With leader election, nothing is written before [`Event::LeaseChanged`] grants a claim. Without, this host
-    /// always may.
-    pub leader_election: bool,
-    /// The write budget of each plugin.
-    pub write_budget: WriteBudget,
-    /// HTTP requests that each plugin may send in a minute; None: plugins that declare any are refused.
-    pub http_requests_per_minute: Option<u32>,
-    /// How often each kind is audited; 0 disables audits.
-    pub audit_interval_ms: u64,
-}
 
 /// The state machines and the messages between them.
 #[derive(Debug)]
@@ -82,11 +64,7 @@ impl Engine {
         Self {
             now: Now::default(),
             store: Store::default(),
-            lifecycle: Lifecycle::new(
-                Arc::clone(&config.namespace),
-                config.audit_interval_ms,
-                config.http_requests_per_minute.is_some(),
-            ),
+            lifecycle: Lifecycle::new(&config),
             reconciler: Reconciler::new(
                 config.namespace,
                 config.call_slots,

@@ -16,6 +16,7 @@ use crate::object::{Object, ObjectRef};
 use crate::observation::Observation;
 use crate::refusal::Refusal;
 use crate::scope::Slice;
+use crate::service_account::ServiceAccount;
 use crate::watch::WatchEvent;
 use crate::webhook::Endpoint;
 use crate::write::{Cause, Write, WriteError, WriteId, Written};
@@ -88,7 +89,7 @@ pub enum Event {
     /// The result of [`Effect::Write`].
     Wrote(WriteId, Result<Written, WriteError>),
     /// The result of [`Effect::ReadLive`]; None when the object does not exist.
-    LiveRead(ObjectRef, Result<Option<Arc<Object>>, WriteError>),
+    LiveRead(LiveTarget, Result<Option<Arc<Object>>, WriteError>),
     /// The result of [`Effect::Http`].
     HttpDone(HttpId, Sent),
     /// A part of the result of [`Effect::Audit`].
@@ -104,6 +105,22 @@ pub enum Event {
     Shutdown,
 }
 
+/// An object to be read from the API server, and who reads it; the host, if there is no ServiceAccount. What one may see is
+/// no answer to another.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LiveTarget {
+    /// The object.
+    pub object: ObjectRef,
+    /// Whose request it is.
+    pub service_account: Option<Arc<ServiceAccount>>,
+}
+
+impl From<ObjectRef> for LiveTarget {
+    fn from(object: ObjectRef) -> Self {
+        Self { object, service_account: None }
+    }
+}
+
 /// A request to be sent now.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sending {
@@ -111,6 +128,8 @@ pub struct Sending {
     pub id: HttpId,
     /// The reconcile that it belongs to.
     pub cause: Cause,
+    /// Who reads the Secrets that it carries; the host, if there is none.
+    pub service_account: Option<Arc<ServiceAccount>>,
     /// The request.
     pub request: Arc<OutgoingRequest>,
     /// The last moment of the monotonic clock at which it may be sent (X7); None: no limit.
@@ -165,7 +184,7 @@ pub enum Effect {
     /// Send an HTTP request of a plugin; answered by [`Event::HttpDone`].
     Http(Box<Sending>),
     /// Read one object from the API server; answered by [`Event::LiveRead`].
-    ReadLive(ObjectRef),
+    ReadLive(LiveTarget),
     /// List names and versions of all objects of a slice live, instead of any other list; answered by [`Event::Audit`].
     Audit(Slice),
     /// Send [`Event::Tick`] at this time of the monotonic clock; an earlier time replaces a later one.

@@ -50,6 +50,7 @@ pub mod rejection;
 pub mod response;
 pub mod scope;
 pub mod selector;
+pub mod service_account;
 pub mod status;
 pub mod store;
 pub mod successor_mark;

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::manifest::Manifest;
 use crate::manifest::writes::WriteVerb;
 use crate::object::Kind;
 use crate::scope::Scope;
+use crate::service_account::ServiceAccount;
 use crate::well_known::AGGREGATE_LABEL;
 
 #[cfg(test)]
@@ -30,6 +31,8 @@ pub struct Permission {
 
 /// The verbs of an informer; `get` is for live reads when the cache lags.
 const READ: [&str; 3] = ["get", "list", "watch"];
+/// The verb to act as a ServiceAccount.
+pub const IMPERSONATE: &str = "impersonate";
 
 /// The permissions that a plugin needs: to read its declared kinds, to write its children by their update strategy, its
 /// declared writes, and the status of its primary kinds unless they are built-in. A permission that is needed everywhere
@@ -119,17 +122,21 @@ impl<'a> Denial<'a> {
     }
 }
 
-/// The rule that grants a denied permission, and where to add it. For a read it has all three verbs of reads, since the
-/// API server would deny the next one otherwise.
-pub fn missing_text(message: &str, permission: &Permission) -> String {
+/// The rule that grants a denied permission, and where to add it: to a role of the ServiceAccount that the plugin acts as,
+/// else of the host. For a read it has all three verbs of reads, since the API server would deny the next one otherwise.
+pub fn missing_text(message: &str, permission: &Permission, account: Option<&ServiceAccount>) -> String {
     let Some(Denial { verb, resource, group }) = Denial::read(message) else {
+        let whose = account.map_or_else(|| "the host".to_owned(), |account| format!("the ServiceAccount {account}"));
         return format!(
-            "the host needs the verb {} on {}; `mortise rbac FILE.wasm` prints the rules of a plugin",
+            "{whose} needs the verb {} on {}; `mortise rbac FILE.wasm` prints the rules of a plugin",
             permission.verb, permission.kind
         );
     };
     let verbs: &[&str] = if READ.contains(&verb) { &READ } else { &[verb] };
     let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    if let Some(account) = account {
+        return missing_of_account(account, verb, rule, permission.namespace.as_deref());
+    }
     if let Some(namespace) = &permission.namespace {
         return format!(
             "add this rule to a Role of the namespace {namespace} that a RoleBinding gives the host (`mortise rbac FILE.wasm` \
@@ -139,4 +146,25 @@ pub fn missing_text(message: &str, permission: &Permission) -> String {
     format!(
         "add this rule to a ClusterRole labelled {AGGREGATE_LABEL}=true (`mortise rbac FILE.wasm` prints the whole one):\n- {rule}"
     )
+}
+
+/// The host's right to act as the ServiceAccount, or a right that the ServiceAccount itself lacks.
+fn missing_of_account(account: &ServiceAccount, verb: &str, mut rule: Value, namespace: Option<&str>) -> String {
+    let printed = format!("`mortise rbac FILE.wasm --service-account {}`", account.name);
+    // Kubernetes 1.36 names the first of several verbs that it has tried: "impersonate-on:serviceaccount:create".
+    if verb.starts_with(IMPERSONATE) {
+        rule = json!({
+            "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": [IMPERSONATE], "resourceNames": [&*account.name],
+        });
+        return format!(
+            "add this rule to a Role of the namespace {} that a RoleBinding gives the host, so that it may act as the \
+             ServiceAccount {account} ({printed} prints both):\n- {rule}",
+            account.namespace
+        );
+    }
+    let role = match namespace {
+        Some(namespace) => format!("a Role of the namespace {namespace} that a RoleBinding"),
+        None => "a ClusterRole that a ClusterRoleBinding".to_owned(),
+    };
+    format!("add this rule to {role} gives the ServiceAccount {account} ({printed} prints both):\n- {rule}")
 }

@@ -36,6 +36,8 @@ pub struct Spec {
     pub digest: Option<Digest>,
     /// The configuration as a JSON object, instead of the source's.
     pub config: Option<Arc<str>>,
+    /// The name of the ServiceAccount of the host's namespace that it acts as; the host, if there is none.
+    pub service_account: Option<Arc<str>>,
     /// Nothing is reconciled.
     pub suspend: bool,
 }
@@ -48,11 +50,12 @@ pub fn spec(object: &Object) -> Spec {
         spec: Fields,
     }
     #[derive(Deserialize, Default)]
-    #[serde(default)]
+    #[serde(default, rename_all = "camelCase")]
     struct Fields {
         source: Source,
         digest: Option<String>,
         config: Option<Value>,
+        service_account_name: Option<Arc<str>>,
         suspend: bool,
     }
     #[derive(Deserialize, Default)]
@@ -67,6 +70,7 @@ pub fn spec(object: &Object) -> Spec {
         source: spec.source.config_map.unwrap_or_else(|| Arc::clone(&object.name.name)),
         digest: spec.digest.map(|digest| Digest(digest.into())),
         config: spec.config.map(|config| config.to_string().into()),
+        service_account: spec.service_account_name,
         suspend: spec.suspend,
     }
 }

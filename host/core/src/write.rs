@@ -8,6 +8,7 @@ use crate::digest::Digest;
 use crate::generated::Draws;
 use crate::object::{ObjectRef, ResourceVersion};
 use crate::permission::Permission;
+use crate::service_account::ServiceAccount;
 use crate::well_known::{HOST, field_manager};
 
 pub mod request;
@@ -78,6 +79,8 @@ pub struct Write {
     pub plugin: Option<Arc<str>>,
     /// The reconcile that it belongs to; None for the host's own writes, such as Events.
     pub cause: Option<Cause>,
+    /// Whose request it is; the host's, if there is none.
+    pub service_account: Option<Arc<ServiceAccount>>,
     /// The request.
     pub op: WriteOp,
     /// The last moment of the monotonic clock at which it may be sent (X7); a later request could end when another host

@@ -8,11 +8,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request};
+use http::{HeaderName, HeaderValue, Method, Request};
 use kube::client::Body;
+use mortise_core::event::LiveTarget;
 use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::response;
+use mortise_core::service_account::ServiceAccount;
 use mortise_core::write::{self, Write, WriteError, WriteErrorClass, WriteOp, Written};
 
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, Response, request};
@@ -20,6 +22,8 @@ use crate::clock;
 use crate::discovery::escape;
 use crate::failure::Failure;
 
+/// The header that names another user. The API server adds the groups of a ServiceAccount itself.
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 /// The host's deadline for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(WRITE_TIMEOUT_MS);
 /// The error of a write without a claim.
@@ -45,10 +49,10 @@ impl ApiServer {
 
     /// Reads one object from the API server's newest state; None when it does not exist. Reads beyond those that may be in
     /// flight wait for a permit; the caller bounds how many wait.
-    pub async fn read_live(&self, target: &ObjectRef) -> Result<Option<Arc<Object>>, WriteError> {
-        match self.get_live(target).await {
+    pub async fn read_live(&self, target: &LiveTarget) -> Result<Option<Arc<Object>>, WriteError> {
+        match self.get_live(&target.object, target.service_account.as_deref()).await {
             // Interning would save nothing for one object.
-            Ok(response) => match Object::decode_as(&target.kind, &response.body, &mut Interner::default()) {
+            Ok(response) => match Object::decode_as(&target.object.kind, &response.body, &mut Interner::default()) {
                 Ok(object) => Ok(Some(Arc::new(object))),
                 Err(error) => Err(WriteError { class: WriteErrorClass::Invalid, message: error.to_string() }),
             },
@@ -58,9 +62,13 @@ impl ApiServer {
     }
 
     /// A Secret as it is, with the values that the host has made and no [`Object`] shows (G8); None when it does not exist.
-    pub async fn read_secret(&self, name: &Name) -> Result<Option<serde_json::Value>, WriteError> {
+    pub async fn read_secret(
+        &self,
+        name: &Name,
+        account: Option<&ServiceAccount>,
+    ) -> Result<Option<serde_json::Value>, WriteError> {
         let target = ObjectRef { kind: Kind::new("v1", "Secret"), name: name.clone() };
-        match self.get_live(&target).await {
+        match self.get_live(&target, account).await {
             Ok(response) => match serde_json::from_slice(&response.body) {
                 Ok(secret) => Ok(Some(secret)),
                 Err(error) => Err(WriteError { class: WriteErrorClass::Invalid, message: error.to_string() }),
@@ -70,11 +78,16 @@ impl ApiServer {
         }
     }
 
-    /// Waits for a permit and reads one object.
-    pub(crate) async fn get_live(&self, target: &ObjectRef) -> Result<Response, Failure> {
+    /// Waits for a permit and reads one object, as a ServiceAccount or as the host.
+    pub(crate) async fn get_live(
+        &self,
+        target: &ObjectRef,
+        account: Option<&ServiceAccount>,
+    ) -> Result<Response, Failure> {
         let path = self.resource(&target.kind).await?.object(&target.name)?;
         let _permit = self.live_reads().enter(target.kind.clone()).await;
-        self.get(&path, READ_TIMEOUT).await
+        let request = request(Method::GET, &path, None, Bytes::new())?;
+        self.send(impersonating(request, account)?, READ_TIMEOUT).await
     }
 
     async fn send_write(&self, write: &Write) -> Result<Written, Failure> {
@@ -82,7 +95,8 @@ impl ApiServer {
         let resource = self.resource(&target.kind).await?;
         let body = match &write.op {
             WriteOp::Apply { target, body, only_if, draws: Some(draws), .. } => {
-                Some(self.with_generated(target, body, only_if, draws).await?)
+                let account = write.service_account.as_deref();
+                Some(self.with_generated(target, body, only_if, draws, account).await?)
             }
             _ => None,
         };
@@ -101,7 +115,8 @@ impl ApiServer {
             write::request::Method::Delete => Method::DELETE,
         };
         let body = Bytes::copy_from_slice(wanted.body.as_bytes());
-        self.sent(request(method, &path, Some(wanted.content_type), body)?, write).await
+        let request = request(method, &path, Some(wanted.content_type), body)?;
+        self.sent(impersonating(request, write.service_account.as_deref())?, write).await
     }
 
     /// Sends the request of a write, and reads its response.
@@ -154,6 +169,16 @@ impl ApiServer {
     }
 }
 
+/// A request as the ServiceAccount, with its rights; the host's own, if there is none.
+fn impersonating(mut request: Request<Body>, account: Option<&ServiceAccount>) -> Result<Request<Body>, Failure> {
+    if let Some(account) = account {
+        let user = HeaderValue::try_from(account.user())
+            .map_err(|_| Failure::Invalid(format!("{account} is no ServiceAccount's name")))?;
+        request.headers_mut().insert(IMPERSONATE_USER, user);
+    }
+    Ok(request)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -174,6 +199,7 @@ mod tests {
             id: WriteId(1),
             plugin: plugin.map(Into::into),
             cause: None,
+            service_account: None,
             op: WriteOp::Delete { target, uid: "u".into(), propagation: Propagation::Background },
             not_after_ms: None,
         }
@@ -181,6 +207,40 @@ mod tests {
 
     const PODS_AND_NODES: &str = r#"{"resources":[{"name":"pods","kind":"Pod","namespaced":true},
         {"name":"nodes","kind":"Node","namespaced":false}]}"#;
+
+    #[tokio::test]
+    async fn g9_what_a_plugin_sends_is_its_service_accounts_and_what_is_looked_up_for_it_the_hosts() {
+        let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let api = serve(move |request| {
+            let path = request.path.split('?').next().unwrap().to_owned();
+            sender.send((request.method.clone(), path, request.impersonated.clone())).unwrap();
+            match &*request.path {
+                "/api/v1" => ("200 OK", PODS_AND_NODES.to_owned()),
+                _ if request.method == "GET" => ("404 Not Found", r#"{"kind":"Status","code":404}"#.to_owned()),
+                _ => ("200 OK", r#"{"kind":"Status","status":"Success","details":{"uid":"u"}}"#.to_owned()),
+            }
+        });
+        let api = api.await;
+        let account = Arc::new(ServiceAccount { namespace: "mortise-system".into(), name: "podset".into() });
+        let user = Some("system:serviceaccount:mortise-system:podset".to_owned());
+        let write = Write { service_account: Some(Arc::clone(&account)), ..write(Some("podset")) };
+        api.execute(&write).await.unwrap();
+        let object = write.op.target().clone();
+        api.read_live(&LiveTarget { object: object.clone(), service_account: Some(Arc::clone(&account)) })
+            .await
+            .unwrap();
+        api.read_live(&object.into()).await.unwrap();
+        let pod = "/api/v1/namespaces/ns/pods/a".to_owned();
+        let mut next = || seen.try_recv().unwrap();
+        assert_eq!(next(), ("GET".into(), "/api/v1".into(), None));
+        assert_eq!(next(), ("DELETE".into(), pod.clone(), user.clone()));
+        assert_eq!(next(), ("GET".into(), pod.clone(), user));
+        assert_eq!(next(), ("GET".into(), pod, None), "the host's own");
+        let odd = ServiceAccount { namespace: "a".into(), name: "b\nc".into() };
+        let write = Write { service_account: Some(Arc::new(odd)), ..write };
+        assert_eq!(api.execute(&write).await.unwrap_err().class, WriteErrorClass::Invalid);
+        assert!(seen.try_recv().is_err(), "nothing is sent with a header that means something else");
+    }
 
     /// An API server that accepts every write, and the number of writes.
     async fn accepting() -> (ApiServer, Arc<AtomicUsize>) {
@@ -249,14 +309,16 @@ mod tests {
         }
         let reading = {
             let (api, pod) = (api.clone(), pod.clone());
-            tokio::spawn(async move { api.read_live(&pod).await })
+            tokio::spawn(async move { api.read_live(&pod.into()).await })
         };
         // A write that needs what is live reads as others do.
         let completing = {
             let (api, draws) = (api.clone(), Draws { wanted: Arc::default(), now_unix_ms: 0 });
-            tokio::spawn(async move { api.with_generated(&pod, "{}", &Precondition::Is("u".into()), &draws).await })
+            tokio::spawn(
+                async move { api.with_generated(&pod, "{}", &Precondition::Is("u".into()), &draws, None).await },
+            )
         };
-        assert!(matches!(timeout(Duration::from_secs(30), api.read_live(&node)).await.unwrap(), Ok(None)));
+        assert!(matches!(timeout(Duration::from_secs(30), api.read_live(&node.into())).await.unwrap(), Ok(None)));
         assert!(!reading.is_finished() && !completing.is_finished(), "they wait for a permit");
         drop(permits);
         assert!(matches!(timeout(Duration::from_secs(30), reading).await.unwrap().unwrap(), Ok(None)));

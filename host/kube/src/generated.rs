@@ -7,6 +7,7 @@ use mortise_core::certificates::Validity;
 use mortise_core::generated::{Draws, Pair, RandomSource, complete};
 use mortise_core::object::ObjectRef;
 use mortise_core::response::{CONFLICT, Refused};
+use mortise_core::service_account::ServiceAccount;
 use mortise_core::write::Precondition;
 use rcgen::{BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
@@ -59,9 +60,10 @@ impl ApiServer {
         body: &str,
         only_if: &Precondition,
         draws: &Draws,
+        account: Option<&ServiceAccount>,
     ) -> Result<Arc<str>, Failure> {
         let live = match only_if {
-            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(self.live(target, uid).await?),
+            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(self.live(target, uid, account).await?),
             Precondition::Absent | Precondition::None => None,
         };
         let mut body = complete(body, live.as_ref(), draws, &mut System)?;
@@ -73,11 +75,11 @@ impl ApiServer {
         Ok(body.into())
     }
 
-    async fn live(&self, target: &ObjectRef, uid: &str) -> Result<Value, Failure> {
+    async fn live(&self, target: &ObjectRef, uid: &str, account: Option<&ServiceAccount>) -> Result<Value, Failure> {
         let changed = |message: &str| {
             Failure::Response(Refused { code: CONFLICT, message: message.to_owned(), ..Refused::default() })
         };
-        let live: Value = match self.get_live(target).await {
+        let live: Value = match self.get_live(target, account).await {
             Ok(response) => read(&response.body)?,
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND && refused.names_object => {
                 return Err(changed("the object is gone"));
@@ -136,7 +138,14 @@ mod tests {
             only_if: Precondition::Is("u-1".into()),
             draws: Some(Draws { wanted, now_unix_ms: 1_800_000_000_000 }),
         };
-        let write = Write { id: WriteId(1), plugin: Some("p".into()), cause: None, op, not_after_ms: None };
+        let write = Write {
+            id: WriteId(1),
+            plugin: Some("p".into()),
+            cause: None,
+            service_account: None,
+            op,
+            not_after_ms: None,
+        };
         let error = api.await.execute(&write).await.unwrap_err();
         let sent = std::mem::take(&mut *sent.lock().unwrap());
         (sent, error)

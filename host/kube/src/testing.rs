@@ -16,6 +16,8 @@ pub(crate) struct Received {
     pub path: String,
     /// The Accept header.
     pub accept: String,
+    /// The user that it is sent as, instead of the client's own.
+    pub impersonated: Option<String>,
     pub body: String,
 }
 
@@ -78,6 +80,7 @@ async fn next(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Received> {
                     method: word(),
                     path: word(),
                     accept: header("accept").unwrap_or_default(),
+                    impersonated: header("impersonate-user"),
                     body: rest[..length].to_owned(),
                 };
                 bytes.drain(..head.len() + 4 + length);

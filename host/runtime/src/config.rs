@@ -33,6 +33,8 @@ pub struct Config {
     pub cache_dir: PathBuf,
     /// For plugins that their author is writing: quick to compile, and the backtraces of traps have source lines.
     pub development: bool,
+    /// Plugins serve only as a ServiceAccount that their Plugin object names.
+    pub require_service_account: bool,
     /// Threads that run reconciles; see [`workers`].
     pub workers: NonZeroUsize,
     /// The budget of each plugin.

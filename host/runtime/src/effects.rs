@@ -11,8 +11,8 @@ use std::time::Instant;
 use mortise_core::call::{Call, CallDone, Conclusion};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
-use mortise_core::event::{Effect, Event, Sending};
-use mortise_core::object::{Kind, ObjectRef};
+use mortise_core::event::{Effect, Event, LiveTarget, Sending};
+use mortise_core::object::Kind;
 use mortise_core::observation::Observation;
 use mortise_core::scope::Slice;
 use mortise_core::write::Write;
@@ -159,7 +159,7 @@ impl Performer {
         });
     }
 
-    fn read_live(&self, target: ObjectRef) {
+    fn read_live(&self, target: LiveTarget) {
         let api = self.api.clone();
         self.send("a live read", async move {
             let result = api.read_live(&target).await;

@@ -98,6 +98,7 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
         leader_election: config.leader_election.is_some(),
         write_budget: config.write_budget,
         http_requests_per_minute: config.http.as_ref().map(|http| http.requests_per_minute),
+        require_service_account: config.require_service_account,
         audit_interval_ms: config.audit_interval_minutes.saturating_mul(60_000),
     });
     let offers = Offers::new(&sources::of(&config));
@@ -117,6 +118,7 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
         api_server = api.host(),
         namespace = %config.namespace,
         workers = config.workers,
+        identity = if config.require_service_account { "a ServiceAccount for each plugin" } else { "the host's, unless a Plugin names a ServiceAccount" },
         "mortise runs"
     );
     end(&mut signals, asked, &mut failures, stop, drained, registrar, election).await

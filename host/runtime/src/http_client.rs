@@ -25,9 +25,10 @@ use hyper_util::rt::TokioIo;
 use mortise_core::event::Sending;
 use mortise_core::http::{
     Failure, FailureClass, Header, MAX_RESPONSE_BYTES, MAX_RESPONSE_HEADER_BYTES, MAX_RESPONSE_HEADERS, MAX_TIMEOUT_MS,
-    Origin, OutgoingRequest, Response, SecretHeader, Sent,
+    Origin, Response, SecretHeader, Sent,
 };
 use mortise_core::object::Name;
+use mortise_core::service_account::ServiceAccount;
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
 use rustls::ClientConfig;
@@ -82,7 +83,7 @@ impl HttpClient {
 
     async fn send_until(&self, claim_ends_ms: Option<u64>, sending: &Sending, api: &ApiServer) -> Sent {
         let within = Duration::from_millis(sending.request.timeout_ms);
-        let mut exchange = pin!(timeout(within, self.exchange(&sending.request, api)));
+        let mut exchange = pin!(timeout(within, self.exchange(sending, api)));
         let result = poll_fn(|context| {
             if claim_ends_ms.is_some_and(|ends_ms| clock::now_ms() > ends_ms) {
                 return Poll::Ready(None);
@@ -100,13 +101,13 @@ impl HttpClient {
         }
     }
 
-    async fn exchange(&self, request: &OutgoingRequest, api: &ApiServer) -> Result<Response, Failure> {
-        let message = message(request, api).await?;
-        let stream = self.connect(&request.origin).await?;
-        if !request.origin.is_https {
-            return respond(stream, message, &request.origin).await;
+    async fn exchange(&self, sending: &Sending, api: &ApiServer) -> Result<Response, Failure> {
+        let message = message(sending, api).await?;
+        let origin = &sending.request.origin;
+        let stream = self.connect(origin).await?;
+        if !origin.is_https {
+            return respond(stream, message, origin).await;
         }
-        let origin = &request.origin;
         let failed = |why: String| failure(FailureClass::Tls, format!("no TLS with {origin}: {why}"));
         let tls = self.tls.clone().map_err(|why| failed(why.to_string()))?;
         let name = ServerName::try_from(origin.host.to_string()).map_err(|error| failed(error.to_string()))?;
@@ -172,7 +173,8 @@ fn failure(class: FailureClass, message: String) -> Failure {
 }
 
 /// The request as it is sent.
-async fn message(request: &OutgoingRequest, api: &ApiServer) -> Result<Request<Full<Bytes>>, Failure> {
+async fn message(sending: &Sending, api: &ApiServer) -> Result<Request<Full<Bytes>>, Failure> {
+    let (request, account) = (&sending.request, sending.service_account.as_deref());
     let mut builder = Request::builder()
         .method(request.method.as_str())
         .uri(&*request.path)
@@ -183,7 +185,7 @@ async fn message(request: &OutgoingRequest, api: &ApiServer) -> Result<Request<F
         builder = builder.header(&**name, &**value);
     }
     for secret in &request.secret_headers {
-        builder = builder.header(&*secret.name, secret_value(secret, &request.namespace, api).await?);
+        builder = builder.header(&*secret.name, secret_value(secret, &request.namespace, account, api).await?);
     }
     let body = Full::new(Bytes::copy_from_slice(&request.body));
     builder.body(body).map_err(|error| {
@@ -191,11 +193,16 @@ async fn message(request: &OutgoingRequest, api: &ApiServer) -> Result<Request<F
     })
 }
 
-/// Reads a Secret with the host's rights, at the time of sending, so that a changed Secret counts at once.
-async fn secret_value(header: &SecretHeader, namespace: &str, api: &ApiServer) -> Result<HeaderValue, Failure> {
+/// Reads a Secret with the plugin's rights, at the time of sending, so that a changed Secret counts at once.
+async fn secret_value(
+    header: &SecretHeader,
+    namespace: &str,
+    account: Option<&ServiceAccount>,
+    api: &ApiServer,
+) -> Result<HeaderValue, Failure> {
     let name = Name::new(namespace, &header.secret);
     let failed = |why: &str| failure(FailureClass::Secret, format!("Secret {name}: {why}"));
-    let secret = match api.read_secret(&name).await {
+    let secret = match api.read_secret(&name, account).await {
         Ok(Some(secret)) => secret,
         Ok(None) => return Err(failed("it does not exist")),
         Err(error) => return Err(failed(&format!("it cannot be read: {}", error.message))),

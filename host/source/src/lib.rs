@@ -73,7 +73,8 @@ impl SourceEvent {
         let (name, source) = (name.into(), source.into());
         match read {
             Ok(component::Component { digest, config }) => {
-                let offer = Offer { name, source, digest, config, source_version: version.into(), only_named };
+                let offer =
+                    Offer { source_version: version.into(), only_named, ..Offer::new(name, source, digest, config) };
                 Self::Found { offer, origin }
             }
             Err(refusal) => Self::Unreadable { name, source, refusal, only_named },

@@ -450,6 +450,7 @@ fn engine() -> Engine {
         leader_election: false,
         write_budget: WriteBudget::default(),
         http_requests_per_minute: Some(HTTP_PER_MINUTE),
+        require_service_account: false,
         audit_interval_ms: AUDIT_MS,
     })
 }

@@ -15,6 +15,8 @@ pub struct AuditRecord {
     pub verb: String,
     /// The authenticated user, such as `admin` or `system:serviceaccount:mortise-system:mortise`.
     pub user: String,
+    /// The user that it was sent as, if that is another one.
+    pub impersonated: Option<String>,
     /// The client's `User-Agent`.
     pub user_agent: String,
     /// The API group, empty for the core group.
@@ -87,6 +89,7 @@ fn record(event: &Value) -> Option<AuditRecord> {
     Some(AuditRecord {
         verb: text(&event["verb"]),
         user: text(&event["user"]["username"]),
+        impersonated: event["impersonatedUser"]["username"].as_str().map(str::to_owned),
         user_agent: text(&event["userAgent"]),
         group: text(&object["apiGroup"]),
         resource: text(&object["resource"]),

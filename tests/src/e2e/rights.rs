@@ -7,6 +7,11 @@ const BINDING: &str = "e2e-";
 
 /// Starts the host with its own rights and no plugin's.
 pub fn start_restricted(world: &mut World) {
+    start_restricted_with(world, &[]);
+}
+
+/// The same with these arguments.
+pub fn start_restricted_with(world: &mut World, arguments: &[&str]) {
     for binding in world.kubectl(&["get", "clusterrolebindings", "-o", "name"]).lines() {
         if binding.contains(&format!("/{BINDING}")) {
             world.kubectl(&["delete", binding]);
@@ -14,10 +19,16 @@ pub fn start_restricted(world: &mut World) {
     }
     grant(world, &["--host"]);
     bind(world, "host", "mortise-host");
-    let in_namespace = ["create", "rolebinding", "e2e-host", "-n", HOST_NAMESPACE, "--role=mortise"];
-    world.kubectl(&["delete", "rolebinding", "e2e-host", "-n", HOST_NAMESPACE, "--ignore-not-found"]);
-    world.kubectl(&[&in_namespace[..], &[&format!("--user={RESTRICTED}")]].concat());
-    world.start_host_as(RESTRICTED, &[]);
+    bind_here(world, "host", "mortise");
+    world.start_host_as(RESTRICTED, arguments);
+}
+
+/// Binds a Role of the host's namespace to the host's user, as `e2e-NAME`.
+pub fn bind_here(world: &World, name: &str, role: &str) {
+    let binding = format!("{BINDING}{name}");
+    world.kubectl(&["delete", "rolebinding", &binding, "-n", HOST_NAMESPACE, "--ignore-not-found"]);
+    let (role, user) = (format!("--role={role}"), format!("--user={RESTRICTED}"));
+    world.kubectl(&["create", "rolebinding", &binding, "-n", HOST_NAMESPACE, &role, &user]);
 }
 
 /// Gives the host the rights that a plugin needs, and returns their role.

@@ -24,7 +24,14 @@ impl<'a> Writer<'a> {
     }
 
     fn write(&self, op: WriteOp) -> Result<Written, WriteError> {
-        let write = Write { id: WriteId(1), plugin: Some("writer".into()), cause: None, op, not_after_ms: None };
+        let write = Write {
+            id: WriteId(1),
+            plugin: Some("writer".into()),
+            cause: None,
+            service_account: None,
+            op,
+            not_after_ms: None,
+        };
         self.world.block_on(self.api.execute(&write))
     }
 

@@ -88,7 +88,7 @@ impl World {
                 self.oracle.on_request(self.now_ms, &line)?;
                 self.send(*write, line);
             }
-            Effect::ReadLive(target) => self.read_live(target),
+            Effect::ReadLive(target) => self.read_live(target.object),
             Effect::Http(sending) => self.send_http(&sending)?,
             Effect::Audit(slice) => self.audit(&slice),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),
@@ -365,7 +365,7 @@ impl World {
             };
             read.map(|live| live.map(decode))
         };
-        self.deliver_in(delay, Event::LiveRead(target, result));
+        self.deliver_in(delay, Event::LiveRead(target.into(), result));
     }
 }
 

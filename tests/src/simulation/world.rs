@@ -318,7 +318,7 @@ impl World {
         match &event {
             Event::CallDone(id, _) => self.oracle.on_call_done(*id),
             Event::Wrote(id, result) => self.oracle.on_wrote(*id, result),
-            Event::LiveRead(target, Ok(live)) => self.oracle.on_live_read(target, live.as_deref()),
+            Event::LiveRead(target, Ok(live)) => self.oracle.on_live_read(&target.object, live.as_deref()),
             Event::PluginGone { name, .. } => self.oracle.on_plugin_gone(name),
             Event::Watch(slice, event) => self.oracle.on_watch(slice, event),
             Event::HttpDone(id, sent) => self.http.on_done(*id, sent),
@@ -577,6 +577,7 @@ fn new_engine(audit_interval_ms: u64) -> Engine {
         leader_election: false,
         write_budget: WriteBudget::default(),
         http_requests_per_minute: Some(600),
+        require_service_account: false,
         audit_interval_ms,
     })
 }

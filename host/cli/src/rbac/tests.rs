@@ -1,7 +1,9 @@
 //! The exact contents of the roles: users apply them to clusters.
 
+use mortise_core::object::Kind;
 use serde_json::{Value, json};
 
+use super::rules::{of_patterns, resource};
 use super::*;
 
 const PODSET: &str = r#"{
@@ -148,4 +150,51 @@ fn a_pattern_of_kinds_may_be_listed_by_group_without_secrets_and_without_subreso
         comments.lines().all(|line| line.starts_with("# ")) && comments.contains("GROUP.example.org"),
         "{comments}"
     );
+}
+
+#[test]
+fn a_plugin_with_a_service_account_has_all_its_rights_and_the_host_may_watch_for_it_and_act_as_it() {
+    let manifest = PODSET.replace(r#""kind": "Secret"}"#, r#""kind": "Secret", "namespaces": ["infra"]}"#);
+    let manifest = Manifest::parse(&manifest).unwrap();
+    let identified =
+        Identified { plugin: "podset", manifest: &manifest, namespace: "plugins-here", service_account: "sets" };
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&identified.documents().unwrap()).unwrap();
+    let has = |object: &Value| {
+        let rules = object["rules"].as_array().into_iter().flatten();
+        let rule = |rule: &Value| {
+            let words = |field: &str| {
+                rule[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+            };
+            format!("{} {} {}", words("verbs"), words("resources"), words("resourceNames")).trim_end().to_owned()
+        };
+        let subject =
+            object["subjects"][0]["name"].as_str().map(|name| format!("{} for {name}", object["roleRef"]["name"]));
+        rules
+            .map(rule)
+            .chain(subject)
+            .chain(object["spec"]["serviceAccountName"].as_str().map(|name| format!("serviceAccountName {name}")))
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let lines = objects.iter().map(|object| {
+        let (kind, metadata) = (object["kind"].as_str().unwrap(), &object["metadata"]);
+        let namespace = metadata["namespace"].as_str().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let label = metadata["labels"].get(AGGREGATE_LABEL).map_or("", |_| " (the host's)");
+        format!("{kind} {namespace}{}{label}: {}", metadata["name"].as_str().unwrap(), has(object))
+    });
+    let expected = [
+        "ServiceAccount plugins-here/sets: ",
+        "ClusterRole mortise-plugin-podset: get,list,watch nodes; create,delete,get,list,patch,watch services; \
+         get,list,watch podsetti; update podsetti/finalizers; patch podsetti/status; create,patch events",
+        "ClusterRoleBinding mortise-plugin-podset: \"mortise-plugin-podset\" for sets",
+        "ClusterRole mortise-plugin-podset-watch (the host's): list,watch nodes; list,watch services; list,watch podsetti",
+        "Role infra/mortise-plugin-podset: get,list,watch secrets",
+        "RoleBinding infra/mortise-plugin-podset: \"mortise-plugin-podset\" for sets",
+        "Role infra/mortise-plugin-podset-watch: list,watch secrets",
+        "RoleBinding infra/mortise-plugin-podset-watch: \"mortise-plugin-podset-watch\" for mortise",
+        "Role plugins-here/mortise-plugin-podset-identity: impersonate serviceaccounts sets",
+        "RoleBinding plugins-here/mortise-plugin-podset-identity: \"mortise-plugin-podset-identity\" for mortise",
+        "Plugin podset: serviceAccountName sets",
+    ];
+    assert_eq!(lines.collect::<Vec<_>>(), expected);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::message::{Message, Outgoing, Owner, ToLifecycle, ToOutbox, ToReconciler};
+use super::message::{Message, Outgoing, Owner, Sender, ToLifecycle, ToOutbox, ToReconciler};
 use crate::event::Effect;
 use crate::kube_event::EventRecord;
 use crate::object::Object;
@@ -52,14 +52,14 @@ impl Context<'_> {
         self.messages.push_back(Message::ToOutbox(message));
     }
 
-    pub fn send(&mut self, plugin: Option<Arc<str>>, cause: Option<Cause>, op: WriteOp, owner: Owner) {
-        self.notify_outbox(ToOutbox::Send(Box::new(Outgoing { plugin, cause, op, owner })));
+    pub fn send(&mut self, by: Sender, cause: Option<Cause>, op: WriteOp, owner: Owner) {
+        self.notify_outbox(ToOutbox::Send(Box::new(Outgoing { by, cause, op, owner })));
     }
 
     /// Records an Event, if this host may write.
-    pub fn record(&mut self, plugin: Option<Arc<str>>, about: &Arc<Object>, record: EventRecord) {
+    pub fn record(&mut self, by: Sender, about: &Arc<Object>, record: EventRecord) {
         if self.may_write {
-            self.notify_outbox(ToOutbox::Record { plugin, about: Arc::clone(about), record });
+            self.notify_outbox(ToOutbox::Record { by, about: Arc::clone(about), record });
         }
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::config::Config;
 use super::context::Context;
 use super::message::{PluginWrite, ToLifecycle};
 use crate::audit::Audits;
@@ -58,6 +59,8 @@ pub(super) struct Lifecycle {
     namespace: Arc<str>,
     /// Plugins may send HTTP requests.
     allows_http: bool,
+    /// A plugin serves only as a ServiceAccount that its Plugin object names.
+    requires_service_account: bool,
     sources: Sources,
     plugins: BTreeMap<Arc<str>, Plugin>,
     components: BTreeMap<Digest, Component>,
@@ -82,10 +85,11 @@ pub(super) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub fn new(namespace: Arc<str>, audit_interval_ms: u64, allows_http: bool) -> Self {
+    pub fn new(config: &Config) -> Self {
         Self {
-            namespace,
-            allows_http,
+            namespace: Arc::clone(&config.namespace),
+            allows_http: config.http_requests_per_minute.is_some(),
+            requires_service_account: config.require_service_account,
             sources: Sources::default(),
             plugins: BTreeMap::new(),
             components: BTreeMap::new(),
@@ -93,7 +97,7 @@ impl Lifecycle {
             other_hosts: ShownKinds::default(),
             this_host: ShownKinds::default(),
             informers: BTreeMap::new(),
-            audits: Audits::new(audit_interval_ms),
+            audits: Audits::new(config.audit_interval_ms),
             definitions: BTreeMap::new(),
             registrations: BTreeMap::new(),
             host_crd: HostCrd::default(),

@@ -12,6 +12,7 @@ use crate::manifest::Manifest;
 use crate::object::{Kind, Object};
 use crate::permission::Permission;
 use crate::scope::Slice;
+use crate::service_account::ServiceAccount;
 use crate::workqueue::Key;
 use crate::write::{Cause, WriteError, WriteOp, Written};
 
@@ -90,16 +91,24 @@ pub(super) enum ToOutbox {
     /// One HTTP request.
     Request(Box<Sending>),
     /// An Event about an object, subject to the rate limit of Events (X10).
-    Record { plugin: Option<Arc<str>>, about: Arc<Object>, record: EventRecord },
+    Record { by: Sender, about: Arc<Object>, record: EventRecord },
     /// A CustomResourceDefinition.
     Register { plugin: Arc<str>, crd: Arc<str>, body: Arc<str> },
+}
+
+/// Who sends a write; the host, by default.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Sender {
+    /// The plugin whose field manager and budget it uses.
+    pub plugin: Option<Arc<str>>,
+    /// Whose request it is.
+    pub service_account: Option<Arc<ServiceAccount>>,
 }
 
 /// A write to be sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// The plugin whose field manager and budget it uses; None is the host.
-    pub plugin: Option<Arc<str>>,
+    pub by: Sender,
     pub cause: Option<Cause>,
     pub op: WriteOp,
     pub owner: Owner,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use self::budget::{Budgets, Debt};
 use super::context::Context;
-use super::message::{Outgoing, Owner, ToLifecycle, ToOutbox, ToReconciler};
+use super::message::{Outgoing, Owner, Sender, ToLifecycle, ToOutbox, ToReconciler};
 use crate::event::{Effect, Sending};
 use crate::kube_event::EventLog;
 use crate::lease::Claim;
@@ -55,9 +55,9 @@ impl Outbox {
     pub fn take(&mut self, message: ToOutbox, cx: &mut Context<'_>) {
         match message {
             ToOutbox::Send(outgoing) => self.send(*outgoing, cx),
-            ToOutbox::Record { plugin, about, record } => {
-                if let Some(op) = self.events.record(cx.now, plugin.as_deref(), &about, record) {
-                    self.send(Outgoing { plugin, cause: None, op, owner: Owner::Nobody }, cx);
+            ToOutbox::Record { by, about, record } => {
+                if let Some(op) = self.events.record(cx.now, by.plugin.as_deref(), &about, record) {
+                    self.send(Outgoing { by, cause: None, op, owner: Owner::Nobody }, cx);
                 }
             }
             ToOutbox::Request(sending) => {
@@ -72,7 +72,7 @@ impl Outbox {
     }
 
     fn send(&mut self, outgoing: Outgoing, cx: &mut Context<'_>) {
-        let Outgoing { plugin, cause, op, owner } = outgoing;
+        let Outgoing { by: Sender { plugin, service_account }, cause, op, owner } = outgoing;
         let is_shown = |target: &ObjectRef| cx.store.snapshot().get(&target.kind, &target.name).is_some();
         if let Some(plugin) = &plugin
             && let Some(Debt { until_ms, message }) = self.budgets.spend(cx.now.mono_ms, plugin, op.creates(is_shown))
@@ -84,7 +84,7 @@ impl Outbox {
         let id = WriteId(self.last_write);
         self.in_flight.insert(id, (owner, op.clone()));
         let not_after_ms = self.claim.not_after_ms();
-        cx.effects.push(Effect::Write(Box::new(Write { id, plugin, cause, op, not_after_ms })));
+        cx.effects.push(Effect::Write(Box::new(Write { id, plugin, cause, service_account, op, not_after_ms })));
     }
 
     pub fn on_wrote(&mut self, id: WriteId, result: Result<Written, WriteError>, cx: &mut Context<'_>) {

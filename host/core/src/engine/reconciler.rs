@@ -11,6 +11,7 @@ use super::context::Context;
 use super::message::ToReconciler;
 use crate::call::CallId;
 use crate::dependency_index::DependencyIndex;
+use crate::event::LiveTarget;
 use crate::map::Map;
 use crate::object::{Kind, ObjectRef};
 use crate::workqueue::{ControllerId, Key, WorkQueue};
@@ -71,7 +72,7 @@ pub(super) struct Reconciler {
     writing: PluginCounts,
     /// Keys that wait for the cache to show one of their writes, by the object that was written.
     waiting: BTreeMap<ObjectRef, BTreeSet<Key>>,
-    live_reads: BTreeMap<ObjectRef, LiveRead>,
+    live_reads: BTreeMap<LiveTarget, LiveRead>,
     faults: BTreeMap<Arc<str>, PluginFaults>,
     exchanges: Exchanges,
     dynamic_kinds: DynamicKinds,

@@ -35,6 +35,7 @@ mod fairness;
 mod finalizers;
 mod host_crd;
 mod http;
+mod identity;
 mod leading;
 mod names;
 mod orphans;
@@ -87,6 +88,8 @@ struct Host {
     status: Option<Arc<str>>,
     /// Writes of the guests' status have an unknown result.
     loses_statuses: bool,
+    /// The kinds of written objects, with the ServiceAccount whose request it was, or "host".
+    sent_as: BTreeSet<(Arc<str>, String)>,
     /// Live reads in flight.
     live_reads: Vec<ObjectRef>,
     /// If set, lists do not end, and what they list is here.
@@ -198,7 +201,7 @@ pub(super) fn merge(target: &mut Value, patch: &Value) {
 }
 
 /// One call at a time, and no leader election.
-fn config() -> Config {
+pub(super) fn config() -> Config {
     Config {
         instance: "mortise-0".into(),
         namespace: "mortise-system".into(),
@@ -206,6 +209,7 @@ fn config() -> Config {
         leader_election: false,
         write_budget: WriteBudget::default(),
         http_requests_per_minute: None,
+        require_service_account: false,
         audit_interval_ms: 0,
     }
 }
@@ -384,7 +388,7 @@ impl Host {
                 self.calls += 1;
                 if self.slow_guests { self.results.push(done) } else { events.push_back(done) }
             }
-            Effect::ReadLive(target) => self.live_reads.push(target),
+            Effect::ReadLive(target) => self.live_reads.push(target.object),
             Effect::Http(sending) => panic!("no plugin of these tests sends requests: {sending:?}"),
         }
     }
@@ -392,6 +396,8 @@ impl Host {
     fn write(&mut self, write: Write, events: &mut VecDeque<Event>) {
         let may_write = write.not_after_ms.is_none_or(|not_after_ms| self.now_ms <= not_after_ms);
         assert!(may_write, "X7: this write is too late: {write:?}");
+        let identity = write.service_account.as_ref().map_or_else(|| "host".to_owned(), ToString::to_string);
+        self.sent_as.insert((Arc::clone(&write.op.target().kind.kind), identity));
         match write.op {
             WriteOp::Delete { target, .. } => self.deletes.push((write.id, target)),
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } if write.cause.is_some() => {

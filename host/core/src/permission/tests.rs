@@ -1,5 +1,7 @@
 //! The permissions that a manifest needs, and the rule that a 403 lacks.
 
+use expect_test::expect;
+
 use super::*;
 
 const PODSET: &str = r#"{
@@ -98,7 +100,7 @@ v1/ConfigMap: create delete get list patch watch
 
 #[test]
 fn children_in_any_namespace_need_a_finalizer_and_adoption_a_patch() {
-    let mut manifest: serde_json::Value = serde_json::from_str(PODSET).unwrap();
+    let mut manifest: Value = serde_json::from_str(PODSET).unwrap();
     for owned in manifest["controllers"][0]["owns"].as_array_mut().unwrap() {
         owned["namespaces"] = json!("any");
     }
@@ -115,7 +117,7 @@ fn children_in_any_namespace_need_a_finalizer_and_adoption_a_patch() {
 
 #[test]
 fn a_secret_that_is_never_changed_needs_a_patch_for_its_generated_values() {
-    let mut manifest: serde_json::Value = serde_json::from_str(PODSET).unwrap();
+    let mut manifest: Value = serde_json::from_str(PODSET).unwrap();
     manifest["controllers"][0]["owns"] = json!([{"apiVersion": "v1", "kind": "Secret", "update": "recreate"}]);
     let found = lines(&manifest.to_string());
     assert!(found.contains("v1/Secret: create delete get list patch watch\n"), "{found}");
@@ -123,7 +125,7 @@ fn a_secret_that_is_never_changed_needs_a_patch_for_its_generated_values() {
 
 #[test]
 fn declared_writes_need_permissions() {
-    let mut manifest: serde_json::Value = serde_json::from_str(PODSET).unwrap();
+    let mut manifest: Value = serde_json::from_str(PODSET).unwrap();
     manifest["writes"] = json!([
         {"apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch"], "subresources": ["scale"]},
         {"apiVersion": "v1", "kind": "Pod", "verbs": ["evict"]},
@@ -147,15 +149,39 @@ fn permission(verb: &'static str) -> Permission {
 #[test]
 fn the_missing_rule_has_the_names_of_the_api_server() {
     let denied = |what: &str| format!("x is forbidden: User \"a:b\" cannot {what} in the namespace \"default\": no");
-    let read = missing_text(&denied(r#"watch resource "octopodes" in API group "example.com""#), &permission("list"));
+    let read =
+        missing_text(&denied(r#"watch resource "octopodes" in API group "example.com""#), &permission("list"), None);
     assert!(read.contains("aggregate-to-host=true"), "{read}");
     let rule = r#"- {"apiGroups":["example.com"],"resources":["octopodes"],"verbs":["get","list","watch"]}"#;
     assert_eq!(read.lines().last().unwrap(), rule, "a read names all three verbs at once");
-    let write = missing_text(&denied(r#"create resource "pods/eviction" in API group """#), &permission("create"));
+    let write =
+        missing_text(&denied(r#"create resource "pods/eviction" in API group """#), &permission("create"), None);
     let rule = r#"- {"apiGroups":[""],"resources":["pods/eviction"],"verbs":["create"]}"#;
     assert_eq!(write.lines().last().unwrap(), rule, "a write names its verb alone");
-    let other = missing_text("no", &permission("create"));
+    let other = missing_text("no", &permission("create"), None);
     assert!(other.starts_with("the host needs the verb create on example.com/v1/Octopus"), "no guess: {other}");
+}
+
+#[test]
+fn the_missing_rule_of_a_service_account_says_where_it_belongs() {
+    let account = ServiceAccount { namespace: "mortise-system".into(), name: "podset".into() };
+    let denied = |what: &str| format!("x is forbidden: User \"a:b\" cannot {what} in the namespace \"default\": no");
+    let create = denied(r#"create resource "pods" in API group """#);
+    let everywhere = missing_text(&create, &permission("create"), Some(&account));
+    expect![[r#"
+        add this rule to a ClusterRole that a ClusterRoleBinding gives the ServiceAccount mortise-system/podset (`mortise rbac FILE.wasm --service-account podset` prints both):
+        - {"apiGroups":[""],"resources":["pods"],"verbs":["create"]}"#]]
+    .assert_eq(&everywhere);
+    let in_one = Permission { namespace: Some("team-a".into()), ..permission("create") };
+    let in_one = missing_text(&create, &in_one, Some(&account));
+    assert!(in_one.starts_with("add this rule to a Role of the namespace team-a that a RoleBinding gives"), "{in_one}");
+    let act = |what: &str| missing_text(&denied(what), &permission("create"), Some(&account));
+    let constrained = act(r#"impersonate-on:serviceaccount:create resource "pods" in API group """#);
+    assert_eq!(constrained, act(r#"impersonate resource "serviceaccounts" in API group """#));
+    expect![[r#"
+        add this rule to a Role of the namespace mortise-system that a RoleBinding gives the host, so that it may act as the ServiceAccount mortise-system/podset (`mortise rbac FILE.wasm --service-account podset` prints both):
+        - {"apiGroups":[""],"resourceNames":["podset"],"resources":["serviceaccounts"],"verbs":["impersonate"]}"#]]
+    .assert_eq(&constrained);
 }
 
 #[test]

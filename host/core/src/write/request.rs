@@ -174,7 +174,14 @@ mod tests {
     fn write(plugin: Option<&str>) -> Write {
         let target = ObjectRef { kind: Kind::new("v1", "Pod"), name: Name::new("ns", "a") };
         let op = WriteOp::Delete { target, uid: "u".into(), propagation: Propagation::Background };
-        Write { id: WriteId(1), plugin: plugin.map(Into::into), cause: None, op, not_after_ms: None }
+        Write {
+            id: WriteId(1),
+            plugin: plugin.map(Into::into),
+            cause: None,
+            service_account: None,
+            op,
+            not_after_ms: None,
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Origins {
                 let api = self.api.clone();
                 self.io.spawn(async move {
                     // An error means that the thread has ended.
-                    let _ = sender.send(api.read_live(&target).await);
+                    let _ = sender.send(api.read_live(&target.into()).await);
                 });
                 let unreachable = |why: String| NotLoaded::Unreachable(format!("ConfigMap {name}: {why}"));
                 let object = response.blocking_recv().map_err(|_| unreachable("the host ends".to_owned()))?;

@@ -84,6 +84,7 @@ async fn at_rest() -> (Host, EventLoop) {
         leader_election: false,
         write_budget: WriteBudget::default(),
         http_requests_per_minute: None,
+        require_service_account: false,
         audit_interval_ms: 0,
     });
     let (stop, stopped) = oneshot::channel();

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::StatusCode;
 use mortise_core::certificates::Validity;
 use mortise_core::digest::Digest;
-use mortise_core::http::{HttpId, Method};
+use mortise_core::http::{HttpId, Method, OutgoingRequest};
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::write::Cause;
 use mortise_kube::tls;
@@ -64,7 +64,7 @@ fn request(address: SocketAddr) -> OutgoingRequest {
 fn sending(request: OutgoingRequest, not_after_ms: Option<u64>) -> Sending {
     let object = ObjectRef { kind: Kind::new("example.com/v1", "Zone"), name: Name::new("default", "a") };
     let cause = Cause { controller: "dns/Zone".into(), object, digest: Digest("sha256:00".into()) };
-    Sending { id: HttpId(1), cause, request: Arc::new(request), not_after_ms }
+    Sending { id: HttpId(1), cause, service_account: None, request: Arc::new(request), not_after_ms }
 }
 
 fn client(to_local: bool) -> HttpClient {

@@ -43,7 +43,14 @@ fn write(class: Option<WriteErrorClass>) -> (Write, Result<(), WriteError>) {
     let op = WriteOp::Create { target, body: "{}".into() };
     let error = class.map(|class| WriteError { class, message: "no".to_owned() });
     (
-        Write { id: WriteId(1), plugin: Some("podset".into()), cause: None, op, not_after_ms: None },
+        Write {
+            id: WriteId(1),
+            plugin: Some("podset".into()),
+            cause: None,
+            service_account: None,
+            op,
+            not_after_ms: None,
+        },
         error.map_or(Ok(()), Err),
     )
 }

@@ -66,7 +66,7 @@ pub(super) fn start(
 async fn warn_if_missing(namespace: Namespace, api: ApiServer) {
     let name = Name { namespace: "".into(), name: namespace.as_str().into() };
     let target = ObjectRef { kind: Kind::new("v1", "Namespace"), name };
-    if let Ok(None) = api.read_live(&target).await {
+    if let Ok(None) = api.read_live(&target.into()).await {
         tracing::warn!(
             %namespace,
             "the namespace of the plugins does not exist; create it with: kubectl create namespace {namespace}"

@@ -84,7 +84,7 @@ impl Story {
             Effect::Call(call) => self.call(*call),
             Effect::Write(write) => self.write(&write),
             Effect::Http(sending) => self.send_http(&sending),
-            Effect::ReadLive(target) => self.read_live(target),
+            Effect::ReadLive(target) => self.read_live(target.object),
             Effect::Audit(slice) => self.audit(&slice),
             Effect::WakeAt(due_ms) => {
                 let now_ms = self.now_ms();
@@ -152,7 +152,7 @@ impl Story {
                 .map_err(|error| WriteError { class: WriteErrorClass::Invalid, message: error.to_string() }),
             Err(refused) => Err(refused.to_write_error()),
         };
-        self.respond_with(Event::LiveRead(target, result));
+        self.respond_with(Event::LiveRead(target.into(), result));
     }
 
     fn audit(&mut self, slice: &Slice) {

@@ -60,6 +60,7 @@ impl<'a> Cycle<'a> {
                 // The benchmark creates a hundred thousand Pods at once.
                 http_requests_per_minute: None,
                 write_budget: WriteBudget { writes_per_minute: u32::MAX, creates_per_minute: u32::MAX },
+                require_service_account: false,
                 audit_interval_ms: 0,
             }),
             now: Now { mono_ms: 0, unix_ms: 1_767_323_045_000 },
@@ -162,7 +163,7 @@ impl<'a> Cycle<'a> {
             }
             Effect::Write(write) => self.write(*write)?,
             Effect::WakeAt(wake_at) => self.wake_at = Some(wake_at),
-            Effect::ReadLive(target) => bail!("the engine requests a live read of {target}"),
+            Effect::ReadLive(target) => bail!("the engine requests a live read of {target:?}"),
             Effect::Http(sending) => bail!("the engine sends a request of {}", sending.cause.controller),
             Effect::StopWatch(_)
             | Effect::Audit(_)

@@ -90,6 +90,11 @@ impl Lifecycle {
             insert("source", json!(&**source));
         }
         insert("host", json!(&*self.namespace));
+        if let Some(active) = &plugin.active {
+            let account = active.version.service_account.as_ref();
+            let identity = account.map_or_else(|| "host".to_owned(), ToString::to_string);
+            insert("identity", json!(identity));
+        }
         if let Some(offer) = &plugin.offer {
             let config = digest::of(offer.config.as_bytes());
             let observed = json!({
@@ -138,14 +143,19 @@ impl Lifecycle {
     }
 
     fn permitted(&self, plugin: &Plugin) -> Condition {
+        if let Some(Refused { by: RefusedBy::Rights, refusal }) = &plugin.refused {
+            return no(PERMITTED, refusal.reason, refusal.message.clone());
+        }
         if let Some((permission, message)) = plugin.denied.iter().next() {
-            let rule = missing_text(message, permission);
+            let account = plugin.active.as_ref().and_then(|active| active.version.service_account.as_deref());
+            let rule = missing_text(message, permission, account);
             return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
         }
         let dynamic = plugin.dynamic_kinds.keys().map(|kind| (kind.clone(), Scope::default()));
         for (kind, scope) in plugin.scopes().into_iter().chain(dynamic) {
             if let Some((namespace, WatchError::Denied(message))) = self.watch_error(&kind, &scope) {
-                let rule = missing_text(message, &Permission { kind, verb: "list", subresource: None, namespace });
+                let rule =
+                    missing_text(message, &Permission { kind, verb: "list", subresource: None, namespace }, None);
                 return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
             }
         }
@@ -197,7 +207,8 @@ impl Lifecycle {
             }
         }
         let serving = format!("{} serves {}", active.version.digest, kinds(&active.manifest).join(", "));
-        if let Some(step) = blocked.filter(|step| step.name != PERMITTED) {
+        let is_refused = |step: &&Condition| step.name != PERMITTED || plugin.refused.is_some();
+        if let Some(step) = blocked.filter(is_refused) {
             let text = format!("{serving}; its newer version does not: {}", step.message);
             return (Readiness::ServingPrevious, yes("Ready", "ServingPrevious", text));
         }
@@ -246,7 +257,8 @@ fn starting(plugin: &Plugin) -> String {
 }
 
 fn established(plugin: &Plugin) -> Condition {
-    if let Some(refused) = plugin.refused.as_ref().filter(|refused| refused.by != RefusedBy::Component) {
+    let is_here = |refused: &&Refused| !matches!(refused.by, RefusedBy::Component | RefusedBy::Rights);
+    if let Some(refused) = plugin.refused.as_ref().filter(is_here) {
         return no("Established", refused.refusal.reason, refused.refusal.message.clone());
     }
     let is_established = match &plugin.candidate {

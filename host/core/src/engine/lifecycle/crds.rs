@@ -156,7 +156,7 @@ impl Lifecycle {
                 (message, Observation::WriteFailed { cause: None, target, error })
             }
             Err(CrdError::Denied(message)) => {
-                let rule = missing_text(&message, &to_create_crds());
+                let rule = missing_text(&message, &to_create_crds(), None);
                 let refusal = Refusal::new("Forbidden", format!("{message}; {rule}"));
                 (refusal.message.clone(), refused(refusal))
             }

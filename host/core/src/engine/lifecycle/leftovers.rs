@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Lifecycle;
 use super::plugin::Plugin;
 use crate::engine::context::Context;
+use crate::engine::message::Sender;
 use crate::finalizer;
 use crate::kube_event::EventRecord;
 use crate::object::ObjectRef;
@@ -33,7 +34,7 @@ fn record(name: &Arc<str>, reason: &str, message: &str, cx: &mut Context<'_>) {
     let target = plugin_object::of(name);
     if let Some(about) = cx.store.snapshot().get(&target.kind, &target.name).cloned() {
         let record = EventRecord { warning: true, reason: reason.to_owned(), note: message.to_owned() };
-        cx.record(None, &about, record);
+        cx.record(Sender::default(), &about, record);
     }
 }
 

@@ -9,7 +9,7 @@ use super::plugin_status::write_failed;
 use super::timers::Timer;
 use crate::contract::Propagation;
 use crate::engine::context::Context;
-use crate::engine::message::{Owner, PluginWrite};
+use crate::engine::message::{Owner, PluginWrite, Sender};
 use crate::event::Effect;
 use crate::expectation::Expectation;
 use crate::object::Object;
@@ -88,7 +88,7 @@ impl Lifecycle {
         }
         orphan.in_flight = true;
         let op = WriteOp::Delete { target, uid: Arc::clone(&live.uid), propagation: Propagation::Background };
-        cx.send(None, None, op, Owner::Lifecycle(PluginWrite::Orphan(Arc::clone(name))));
+        cx.send(Sender::default(), None, op, Owner::Lifecycle(PluginWrite::Orphan(Arc::clone(name))));
     }
 
     /// The plugin's webhooks are removed.

@@ -69,6 +69,8 @@ pub(super) enum RefusedBy {
     KindOwner,
     /// Another host's plugin of this name: when its Plugin object is gone.
     NameOwner,
+    /// Nobody gave it an identity: when its Plugin object names one.
+    Rights,
     /// A CRD in the cluster: periodically, since a person has to change it.
     Definition,
 }

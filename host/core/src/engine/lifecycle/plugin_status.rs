@@ -12,7 +12,7 @@ use super::timers::Timer;
 use crate::backoff::{FailureCause, delay_ms};
 use crate::contract::{Condition, ConditionStatus};
 use crate::engine::context::Context;
-use crate::engine::message::{Owner, PluginWrite};
+use crate::engine::message::{Owner, PluginWrite, Sender};
 use crate::expectation::Expectation;
 use crate::kube_event::EventRecord;
 use crate::object::{ObjectRef, is_object_name};
@@ -82,7 +82,9 @@ impl Lifecycle {
         if let Some(body) = status::patch(&live, HOST, shape, &wanted, cx.now) {
             self.send_object(name, WriteOp::PatchStatus { target, body }, cx);
             for record in transitions(&shown, &conditions) {
-                cx.record(Some(Arc::clone(name)), &live, record);
+                // The host's, with the plugin's share of Events.
+                let by = Sender { plugin: Some(Arc::clone(name)), service_account: None };
+                cx.record(by, &live, record);
             }
         }
     }
@@ -105,7 +107,7 @@ impl Lifecycle {
         if let Some(plugin) = self.plugins.get_mut(name) {
             plugin.object.in_flight = true;
         }
-        cx.send(None, None, op, Owner::Lifecycle(PluginWrite::Object(Arc::clone(name))));
+        cx.send(Sender::default(), None, op, Owner::Lifecycle(PluginWrite::Object(Arc::clone(name))));
     }
 
     pub(super) fn on_object_wrote(

@@ -213,6 +213,9 @@ impl Lifecycle {
         if let Some(refusal) = self.cannot_send(&manifest) {
             return self.refuse(name, RefusedBy::Component, refusal, cx);
         }
+        if let Some(refusal) = self.lacks_identity(name) {
+            return self.refuse(name, RefusedBy::Rights, refusal, cx);
+        }
         let missing: BTreeSet<Arc<str>> = manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect();
         *self.stage(name).expect("its candidate was read above") =
             Stage::Registering { manifest, missing: missing.clone() };
@@ -233,6 +236,21 @@ impl Lifecycle {
             first.origin
         );
         Some(Refusal::new("HttpNotAllowed", message))
+    }
+
+    /// What a plugin acts as is an administrator's decision, too.
+    fn lacks_identity(&self, name: &Arc<str>) -> Option<Refusal> {
+        let candidate = self.plugins.get(name)?.candidate.as_ref()?;
+        if candidate.version.service_account.is_some() || !self.requires_service_account {
+            return None;
+        }
+        let message = format!(
+            "this host runs a plugin as a ServiceAccount of its own alone (--require-service-account), and the Plugin {name} names \
+             none. This grants what the plugin asks for, and names it: mortise rbac FILE.wasm --name {name} --service-account \
+             {name} -n {} | kubectl apply -f -",
+            self.namespace
+        );
+        Some(Refusal::new("NoServiceAccount", message))
     }
 
     fn activate(&mut self, name: &Arc<str>, manifest: Arc<Manifest>, cx: &mut Context<'_>) {

@@ -12,6 +12,7 @@ use crate::engine::message::ToReconciler;
 use crate::observation::Observation;
 use crate::plugin_object::{self, SOURCE_NOT_FOUND, Spec};
 use crate::refusal::Refusal;
+use crate::service_account::ServiceAccount;
 
 /// Of a DNS label.
 const MAX_NAME_BYTES: usize = 63;
@@ -85,7 +86,7 @@ impl Sources {
         self.named.get(source).into_iter().flatten().chain([source]).cloned().collect()
     }
 
-    fn resolve(&self, name: &Arc<str>, namespace: &str, listed: bool) -> Resolved {
+    fn resolve(&self, name: &Arc<str>, namespace: &Arc<str>, listed: bool) -> Resolved {
         let spec = self.specs.get(name);
         let source = spec.map_or(name, |spec| &spec.source);
         let is_named = spec.is_some_and(|spec| spec.names_source);
@@ -94,7 +95,7 @@ impl Sources {
         }
         let is_free = |offered: &&Offered| !only_named(offered) && !self.named.contains_key(source);
         match self.offered.get(source).filter(|offered| is_named || is_free(offered)) {
-            Some(Ok(offer)) => wanted(name, offer, spec),
+            Some(Ok(offer)) => wanted(name, offer, spec, namespace),
             Some(Err(unreadable)) => Resolved::Unreadable(Arc::clone(&unreadable.source), unreadable.refusal.clone()),
             None if is_named && listed => not_found(source, namespace),
             None if is_named => Resolved::Unknown,
@@ -104,7 +105,7 @@ impl Sources {
 }
 
 /// The offer of a source as a Plugin object wants it.
-fn wanted(name: &Arc<str>, offer: &Offer, spec: Option<&Spec>) -> Resolved {
+fn wanted(name: &Arc<str>, offer: &Offer, spec: Option<&Spec>, namespace: &Arc<str>) -> Resolved {
     let mut offer = Offer { name: Arc::clone(name), ..offer.clone() };
     if let Some(pin) = spec.and_then(|spec| spec.digest.as_ref()).filter(|pin| **pin != offer.digest) {
         let message = format!(
@@ -116,6 +117,8 @@ fn wanted(name: &Arc<str>, offer: &Offer, spec: Option<&Spec>) -> Resolved {
     if let Some(config) = spec.and_then(|spec| spec.config.as_ref()) {
         offer.config = Arc::clone(config);
     }
+    let account = |name: &Arc<str>| ServiceAccount { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+    offer.service_account = spec.and_then(|spec| spec.service_account.as_ref()).map(|name| Arc::new(account(name)));
     Resolved::Offer(offer)
 }
 

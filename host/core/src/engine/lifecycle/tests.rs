@@ -21,6 +21,7 @@ use crate::watch::WatchError;
 use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
 
 mod cluster;
+mod identity;
 mod sources;
 mod status;
 
@@ -82,8 +83,12 @@ fn to_patch() -> Permission {
 
 impl Alone {
     fn new(audit_interval_ms: u64) -> Self {
+        Self::of(Config { audit_interval_ms, ..crate::engine::tests::config() })
+    }
+
+    fn of(config: Config) -> Self {
         Self {
-            lifecycle: Lifecycle::new("mortise-system".into(), audit_interval_ms, false),
+            lifecycle: Lifecycle::new(&config),
             now: Now { mono_ms: 1_000, unix_ms: 1_700_000_000_000 },
             store: Store::default(),
             version: 1,
@@ -179,7 +184,7 @@ impl Alone {
             }
             Message::ToOutbox(ToOutbox::Send(outgoing)) => {
                 let Owner::Lifecycle(write) = outgoing.owner else { panic!("its own write: {outgoing:?}") };
-                assert!(self.may_write && outgoing.plugin.is_none(), "X7, and the host's own field manager");
+                assert!(self.may_write && outgoing.by.plugin.is_none(), "X7, and the host's own field manager");
                 let text = format!("{} {}", outgoing.op.verb(), outgoing.op.target().name);
                 self.sent.push_back((write, outgoing.op));
                 text
@@ -291,6 +296,20 @@ impl Alone {
         self.with(|lifecycle, cx| lifecycle.on_change(&change, cx));
     }
 
+    /// A person writes a Plugin object, and the watch shows it.
+    fn want(&mut self, name: &str, spec: Value) {
+        self.version += 1;
+        let made = json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin",
+            "metadata": {"name": name, "uid": format!("uid-{name}"), "generation": 0},
+        });
+        let object = self.objects.entry(name.into()).or_insert(made);
+        object["spec"] = spec;
+        object["metadata"]["generation"] = (object["metadata"]["generation"].as_i64().unwrap_or_default() + 1).into();
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.show(name);
+    }
+
     /// Somebody changes a Plugin object, and the watch shows it.
     fn edit(&mut self, name: &str) {
         self.version += 1;
@@ -314,6 +333,10 @@ impl Alone {
         let found = conditions.find(|condition| condition["type"] == of).unwrap_or(&Value::Null);
         let text = |field: &str| found[field].as_str().unwrap_or("none").to_owned();
         format!("{} {}", text("status"), text("reason"))
+    }
+
+    fn shows(&self, name: &str, path: &str) -> &Value {
+        self.objects[name]["status"].pointer(path).unwrap_or(&Value::Null)
     }
 
     fn ready(&self, name: &str) -> String {

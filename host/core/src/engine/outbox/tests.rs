@@ -62,7 +62,7 @@ impl Alone {
     }
 
     fn send_as(&mut self, plugin: Option<Arc<str>>, op: WriteOp, owner: Owner) {
-        let outgoing = Outgoing { plugin, cause: None, op, owner };
+        let outgoing = Outgoing { by: Sender { plugin, service_account: None }, cause: None, op, owner };
         self.with(|outbox, cx| outbox.take(ToOutbox::Send(Box::new(outgoing)), cx));
     }
 
@@ -111,8 +111,13 @@ fn x7_a_request_carries_the_time_until_which_it_may_be_sent() {
     let mut alone = Alone::new(true);
     alone.claim(Some(25_000));
     let cause = Cause { controller: "dns/Zone".into(), object: target(), digest: crate::digest::of(b"1") };
-    let sending =
-        Sending { id: HttpId(1), cause, request: Arc::new(OutgoingRequest::sample("zone", 1)), not_after_ms: None };
+    let sending = Sending {
+        id: HttpId(1),
+        cause,
+        service_account: None,
+        request: Arc::new(OutgoingRequest::sample("zone", 1)),
+        not_after_ms: None,
+    };
     alone.with(|outbox, cx| outbox.take(ToOutbox::Request(Box::new(sending.clone())), cx));
     let sent = alone.effects.iter().find_map(|effect| match effect {
         Effect::Http(sending) => Some((**sending).clone()),

@@ -8,6 +8,7 @@ use super::key::{CallInFlight, KeyState, Run, Work};
 use super::live_reads::LiveRead;
 use crate::component::Version;
 use crate::engine::context::Context;
+use crate::engine::message::Sender;
 use crate::finalizer;
 use crate::limits::CallLimits;
 use crate::manifest::{ControllerSpec, Manifest};
@@ -84,6 +85,12 @@ impl Controller {
         let everywhere = op.permission();
         let here = Permission { namespace: Some(Arc::clone(&op.target().name.namespace)), ..everywhere.clone() };
         if self.in_namespaces.contains(&here) { here } else { everywhere }
+    }
+
+    /// Who sends its writes.
+    pub fn sender(&self) -> Sender {
+        let service_account = self.version.service_account.clone();
+        Sender { plugin: Some(Arc::clone(&self.plugin)), service_account }
     }
 
     /// A reconcile of a key by its serving version.

@@ -213,7 +213,7 @@ fn stall_of(kind: &Kind, state: Option<&KindState>) -> Option<StalledReason> {
     match state? {
         KindState::Denied(message) => {
             let permission = Permission { kind: kind.clone(), verb: "list", subresource: None, namespace: None };
-            let rule = missing_text(message, &permission);
+            let rule = missing_text(message, &permission, None);
             Some(StalledReason::new(FORBIDDEN, format!("the host may not read {kind}: {message}\n{rule}")))
         }
         KindState::Failing(message) => {

@@ -1,4 +1,4 @@
-//! Live reads: one request for each object, however many keys need it, and what each key does with the result.
+//! Live reads: one request for each object and reader, however many keys need it, and what each key does with the result.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Reconciler;
 use super::key::{RunFailure, StalledReason};
 use crate::engine::context::Context;
-use crate::event::Effect;
+use crate::event::{Effect, LiveTarget};
 use crate::expectation::Expectation;
 use crate::object::{Object, ObjectRef, ResourceVersion};
 use crate::plan::{self, Taken};
@@ -42,7 +42,8 @@ impl LiveRead {
 type Found = Result<Option<Arc<Object>>, WriteError>;
 
 impl Reconciler {
-    pub(super) fn read_live(&mut self, key: &Key, target: ObjectRef, why: Reason, cx: &mut Context<'_>) {
+    pub(super) fn read_live(&mut self, key: &Key, object: ObjectRef, why: Reason, cx: &mut Context<'_>) {
+        let target = LiveTarget { object, service_account: self.sender(key).service_account };
         let read = self.live_reads.entry(target.clone()).or_insert_with(|| {
             cx.effects.push(Effect::ReadLive(target));
             LiveRead { sent_ms: cx.now.mono_ms, ..LiveRead::default() }
@@ -50,8 +51,9 @@ impl Reconciler {
         read.by.insert((key.clone(), why));
     }
 
-    pub fn on_live_read(&mut self, target: &ObjectRef, result: &Found, cx: &mut Context<'_>) {
+    pub fn on_live_read(&mut self, target: &LiveTarget, result: &Found, cx: &mut Context<'_>) {
         let LiveRead { sent_ms, by, is_void } = self.live_reads.remove(target).unwrap_or_default();
+        let target = &target.object;
         let undone = Err(WriteError::undone());
         let result = if is_void { &undone } else { result };
         for (key, why) in by {

@@ -57,7 +57,8 @@ impl Reconciler {
         for (id, key, request) in self.exchanges.run(cx.now.mono_ms, cx.may_write && !cx.draining) {
             plugins.extend(self.plugin_of(&key));
             let cause = self.cause(&key).expect("a key's requests are dropped before its controller");
-            let sending = Sending { id, cause, request, not_after_ms: None };
+            let service_account = self.sender(&key).service_account;
+            let sending = Sending { id, cause, service_account, request, not_after_ms: None };
             cx.notify_outbox(ToOutbox::Request(Box::new(sending)));
         }
         for plugin in plugins {

@@ -163,7 +163,7 @@ impl Reconciler {
     ) {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let record = EventRecord { warning, reason: reason.to_owned(), note: note.to_owned() };
-        cx.record(Some(Arc::clone(&controller.plugin)), about, record);
+        cx.record(controller.sender(), about, record);
     }
 
     /// Records the guest's events when they differ from the last ones. After a restart of the host they are recorded

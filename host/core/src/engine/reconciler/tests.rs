@@ -143,7 +143,7 @@ impl Alone {
         for effect in effects {
             match effect {
                 Effect::Call(call) => self.calls.push_back(*call),
-                Effect::ReadLive(target) => self.live_reads.push(target),
+                Effect::ReadLive(target) => self.live_reads.push(target.object),
                 Effect::Observe(observation) => self.observed.push(observation),
                 effect => panic!("this is not the Reconciler's: {effect:?}"),
             }
@@ -201,7 +201,7 @@ impl Alone {
             "http": http,
         });
         let manifest = Manifest::parse(&manifest.to_string()).unwrap().into();
-        let version = Version { digest: Digest(digest.into()), config: "{}".into() };
+        let version = Version { digest: Digest(digest.into()), config: "{}".into(), service_account: None };
         self.take(ToReconciler::Serve { plugin: plugin.into(), version, manifest });
     }
 
@@ -329,7 +329,7 @@ impl Alone {
         let target = self.live_reads.pop().expect("an object is read live");
         let object = |found: Value| Object::decode(found.to_string().as_bytes(), &mut Interner::default()).unwrap();
         let result = Ok(found.map(|found| Arc::new(object(found))));
-        self.with(|reconciler, cx| reconciler.on_live_read(&target, &result, cx));
+        self.with(|reconciler, cx| reconciler.on_live_read(&target.into(), &result, cx));
     }
 
     fn reported(&mut self) -> Vec<String> {

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use super::controller::Controller;
 use super::key::{KeyState, NOT_FOUND, Run, RunFailure, Work};
 use super::live_reads::Reason;
 use super::{Reconciler, cost};
 use crate::backoff::FailureCause;
 use crate::engine::context::Context;
-use crate::engine::message::Owner;
+use crate::engine::message::{Owner, Sender};
 use crate::expectation::Expectation;
 use crate::limits::WRITE_TIMEOUT_MS;
 use crate::object::Object;
@@ -57,9 +58,9 @@ impl Reconciler {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         run.in_flight = count;
         run.sent = run.sent.saturating_add(count);
-        let (plugin, cause) = (self.plugin_of(key), self.cause(key));
+        let (by, cause) = (self.sender(key), self.cause(key));
         for op in batch {
-            cx.send(plugin.clone(), cause.clone(), op, Owner::Key(key.clone()));
+            cx.send(by.clone(), cause.clone(), op, Owner::Key(key.clone()));
         }
     }
 
@@ -108,6 +109,11 @@ impl Reconciler {
         if let Some(cause) = self.cause(key) {
             cx.observe(Observation::TurnEnded { cause });
         }
+    }
+
+    /// Who sends what a key writes.
+    pub(super) fn sender(&self, key: &Key) -> Sender {
+        self.controllers.get(&key.controller).map(Controller::sender).unwrap_or_default()
     }
 
     pub(super) fn cause(&self, key: &Key) -> Option<Cause> {

@@ -119,7 +119,7 @@ fn x1_the_target_of_a_write_of_unknown_result_is_read_live_and_awaited_before_th
     // The version that was read is newer than the cache, so the key waits.
     let shown = host.stored(&marked, off);
     let live = decoded(&host.objects[&marked]);
-    host.step(Event::LiveRead(marked, Ok(Some(live.into()))));
+    host.step(Event::LiveRead(marked.into(), Ok(Some(live.into()))));
     assert_eq!(host.patches, []);
     host.step(shown);
     // The guest has not read it, so the next bookmark wakes the key.

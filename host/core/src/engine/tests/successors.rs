@@ -125,7 +125,7 @@ fn x3_so_is_one_that_found_its_name_taken_if_nobody_could_say_by_whom() {
         host.fail_creates(WriteErrorClass::AlreadyExists, |_| true);
         let target = host.live_reads.pop().expect("it is read live");
         let lost = WriteError { class: WriteErrorClass::Unknown, message: "no".to_owned() };
-        host.step(Event::LiveRead(target, Err(lost)));
+        host.step(Event::LiveRead(target.into(), Err(lost)));
     });
 }
 

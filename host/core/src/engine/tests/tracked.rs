@@ -76,7 +76,7 @@ fn x1_a_finalizer_stays_until_no_create_of_a_tracked_child_can_follow() {
     body["metadata"]["uid"] = json!(format!("uid-{}", child.name));
     let shown = host.stored(&child, body);
     let live = decoded(&host.objects[&child]);
-    host.step(Event::LiveRead(child.clone(), Ok(Some(live.into()))));
+    host.step(Event::LiveRead(child.clone().into(), Ok(Some(live.into()))));
     assert_eq!((host.deletes.len(), &host.patches[..]), (0, &[][..]));
     host.step(shown);
     end_child_delete(&mut host, &child);

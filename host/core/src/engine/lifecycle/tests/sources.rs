@@ -3,20 +3,6 @@
 use super::*;
 
 impl Alone {
-    /// A person writes a Plugin object, and the watch shows it.
-    fn want(&mut self, name: &str, spec: Value) {
-        self.version += 1;
-        let made = json!({
-            "apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin",
-            "metadata": {"name": name, "uid": format!("uid-{name}"), "generation": 0},
-        });
-        let object = self.objects.entry(name.into()).or_insert(made);
-        object["spec"] = spec;
-        object["metadata"]["generation"] = (object["metadata"]["generation"].as_i64().unwrap() + 1).into();
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.show(name);
-    }
-
     fn unwant(&mut self, name: &str) {
         self.version += 1;
         self.objects.remove(name);
@@ -42,10 +28,6 @@ impl Alone {
         self.list("PodSet");
         self.list("ConfigMap");
         self.settle();
-    }
-
-    fn shows(&self, name: &str, path: &str) -> &Value {
-        self.objects[name]["status"].pointer(path).unwrap_or(&Value::Null)
     }
 }
 

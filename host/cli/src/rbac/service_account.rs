@@ -1,0 +1,101 @@
+//! The rights of a plugin with an identity of its own: what its ServiceAccount may do, what the host may watch for it, that
+//! the host may act as it, and the Plugin object that names it.
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use mortise_core::manifest::Manifest;
+use mortise_core::permission::IMPERSONATE;
+use mortise_core::well_known::API_VERSION;
+use serde_json::json;
+
+use super::rules::{
+    LIST, account, aggregated, metadata, named_namespaces, role_name, role_ref, rule, rules, unnamed_groups,
+};
+use crate::yaml::documents;
+
+/// A plugin in a host's namespace, and the ServiceAccount there that it is to be.
+pub struct Identified<'a> {
+    pub plugin: &'a str,
+    pub manifest: &'a Manifest,
+    pub namespace: &'a str,
+    pub service_account: &'a str,
+}
+
+impl Identified<'_> {
+    /// All of it, for `kubectl apply`.
+    pub fn documents(&self) -> anyhow::Result<String> {
+        let service_account =
+            ServiceAccount { metadata: metadata(self.service_account, Some(self.namespace)), ..Default::default() };
+        let mut text = [unnamed_groups(self.manifest), documents(&[service_account])?].concat();
+        let (own, own_binding) = self.everywhere();
+        text += &[documents(&[own])?, documents(&[own_binding])?, documents(&[self.watched()])?].concat();
+        for namespace in named_namespaces(self.manifest) {
+            let own = rules(self.manifest, Some(&namespace));
+            let watched = watching(&own);
+            let (plugins, hosts) = (role_name(self.plugin), self.watch_name());
+            for (name, rules, subject) in [(plugins, own, self.subject()), (hosts, watched, account(self.namespace))] {
+                text += &bound_role(&name, &namespace, rules, subject)?;
+            }
+        }
+        text += &self.acting()?;
+        Ok(text + &documents(&[self.plugin_object()])?)
+    }
+
+    /// What the plugin may do everywhere, Events of its objects among it.
+    fn everywhere(&self) -> (ClusterRole, ClusterRoleBinding) {
+        let name = role_name(self.plugin);
+        let mut rules = rules(self.manifest, None);
+        rules.push(rule("events.k8s.io", &["events"], &["create", "patch"]));
+        let role = ClusterRole { metadata: metadata(&name, None), rules: Some(rules), aggregation_rule: None };
+        let role_ref = role_ref("ClusterRole", &name);
+        let binding =
+            ClusterRoleBinding { metadata: metadata(&name, None), role_ref, subjects: Some(vec![self.subject()]) };
+        (role, binding)
+    }
+
+    /// The host watches what plugins read, once for all of them.
+    fn watched(&self) -> ClusterRole {
+        let rules = watching(&rules(self.manifest, None));
+        let metadata = aggregated(metadata(&self.watch_name(), None));
+        ClusterRole { metadata, rules: Some(rules), aggregation_rule: None }
+    }
+
+    /// The host may act as this ServiceAccount and as no other.
+    fn acting(&self) -> anyhow::Result<String> {
+        let name = format!("{}-identity", role_name(self.plugin));
+        let names = Some(vec![self.service_account.to_owned()]);
+        let rule = PolicyRule { resource_names: names, ..rule("", &["serviceaccounts"], &[IMPERSONATE]) };
+        bound_role(&name, self.namespace, vec![rule], account(self.namespace))
+    }
+
+    fn plugin_object(&self) -> serde_json::Value {
+        json!({
+            "apiVersion": API_VERSION, "kind": "Plugin", "metadata": {"name": self.plugin},
+            "spec": {"serviceAccountName": self.service_account},
+        })
+    }
+
+    fn watch_name(&self) -> String {
+        format!("{}-watch", role_name(self.plugin))
+    }
+
+    fn subject(&self) -> Subject {
+        Subject { name: self.service_account.to_owned(), ..account(self.namespace) }
+    }
+}
+
+/// A Role, and its binding to a subject.
+fn bound_role(name: &str, namespace: &str, rules: Vec<PolicyRule>, subject: Subject) -> anyhow::Result<String> {
+    let here = || metadata(name, Some(namespace));
+    let role = Role { metadata: here(), rules: Some(rules) };
+    let role_ref: RoleRef = role_ref("Role", name);
+    let binding = RoleBinding { metadata: here(), role_ref, subjects: Some(vec![subject]) };
+    Ok([documents(&[role])?, documents(&[binding])?].concat())
+}
+
+/// What of these rules an informer needs.
+fn watching(rules: &[PolicyRule]) -> Vec<PolicyRule> {
+    let lists = |rule: &&PolicyRule| LIST.iter().all(|verb| rule.verbs.iter().any(|has| has == verb));
+    let verbs = || LIST.map(str::to_owned).to_vec();
+    rules.iter().filter(lists).map(|rule| PolicyRule { verbs: verbs(), ..rule.clone() }).collect()
+}

@@ -1,0 +1,69 @@
+//! What a plugin acts as: the host, or a ServiceAccount that its Plugin object names.
+
+use super::*;
+
+fn account(name: &str) -> Value {
+    json!({"serviceAccountName": name})
+}
+
+#[test]
+fn g9_a_plugin_without_a_service_account_is_refused_where_one_is_required_until_its_object_names_it() {
+    let mut alone = Alone::of(Config { require_service_account: true, ..crate::engine::tests::config() });
+    alone.start();
+    alone.offer("podset", "1");
+    alone.compiled("1", compiled("PodSet", &[]));
+    alone.settle();
+    let log = alone.log();
+    assert!(log.contains(&"refused podset: NoServiceAccount".to_owned()), "it is inspected, and then refused: {log:?}");
+    assert!(!log.iter().any(|line| line.starts_with("register") || line.starts_with("watch")), "{log:?}");
+    for name in ["Ready", "Permitted"] {
+        assert_eq!(alone.condition("podset", name), "False NoServiceAccount");
+    }
+    assert_eq!(
+        (alone.condition("podset", "Compiled"), alone.condition("podset", "Stalled")),
+        ("True Compiled".to_owned(), "True NoServiceAccount".to_owned())
+    );
+    let message = alone.shows("podset", "/conditions").to_string();
+    let command =
+        "mortise rbac FILE.wasm --name podset --service-account podset -n mortise-system | kubectl apply -f -";
+    assert!(message.contains(command), "{message}");
+
+    alone.want("podset", account("podset"));
+    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.list("PodSet");
+    alone.list("ConfigMap");
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.shows("podset", "/identity")),
+        ("True Serving".to_owned(), &json!("mortise-system/podset"))
+    );
+    assert!(!alone.log().contains(&"compile 1".to_owned()), "it was compiled before");
+
+    alone.want("podset", json!({}));
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.condition("podset", "Stalled")),
+        ("True ServingPrevious".to_owned(), "True NoServiceAccount".to_owned())
+    );
+    assert_eq!(*alone.shows("podset", "/identity"), "mortise-system/podset", "the version before serves on, as it was");
+}
+
+#[test]
+fn g9_a_plugin_acts_as_the_host_unless_its_object_names_a_service_account() {
+    let mut alone = Alone::serving();
+    assert_eq!(*alone.shows("podset", "/identity"), "host");
+    alone.want("podset", account("podset"));
+    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.settle();
+    assert_eq!(*alone.shows("podset", "/identity"), "mortise-system/podset");
+    let log = alone.log();
+    assert!(log.contains(&"serve podset 1".to_owned()) && !log.contains(&"compile 1".to_owned()), "{log:?}");
+
+    let denial = r#"pods is forbidden: User "system:serviceaccount:mortise-system:podset" cannot create resource "configmaps" in API group "" in the namespace "a""#;
+    let plugin = Arc::from("podset");
+    alone.take(ToLifecycle::Denied { plugin, permission: to_patch(), message: denial.to_owned() });
+    alone.settle();
+    let message = alone.shows("podset", "/conditions").to_string();
+    assert!(message.contains(r#"in the namespace \"a\""#), "{message}");
+    assert!(message.contains("ClusterRoleBinding gives the ServiceAccount mortise-system/podset"), "{message}");
+}
