@@ -137,6 +137,13 @@ fn of_the_cluster() -> Vec<PolicyRule> {
         ),
         // No delete: the API server would delete all objects of a deleted CRD.
         rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get", "create", "update"]),
+        // What the ServiceAccounts of plugins may read, and when to ask again.
+        rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
+        rule(
+            "rbac.authorization.k8s.io",
+            &["clusterroles", "clusterrolebindings", "roles", "rolebindings"],
+            &["list", "watch"],
+        ),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule(GROUP, &["plugins"], &["get", "list", "watch", "create", "delete"]),
         rule(GROUP, &["plugins/status"], &["patch"]),

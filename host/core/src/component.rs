@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::digest::Digest;
 use crate::refusal::Refusal;
+use crate::rights::Rights;
 use crate::service_account::ServiceAccount;
 
 /// Bytes of a component's head: the magic number, a version, and a layer that distinguishes components from modules.
@@ -69,7 +70,7 @@ impl Offer {
     /// The version that it offers.
     pub fn version(&self) -> Version {
         let (digest, config) = (self.digest.clone(), Arc::clone(&self.config));
-        Version { digest, config, service_account: self.service_account.clone() }
+        Version { digest, config, service_account: self.service_account.clone(), rights: None }
     }
 }
 
@@ -82,6 +83,8 @@ pub struct Version {
     pub config: Arc<str>,
     /// Its requests to the API server are those of this ServiceAccount; the host's own, if there is none.
     pub service_account: Option<Arc<ServiceAccount>>,
+    /// What of its declarations it sees, once that is known; all, if it has no ServiceAccount.
+    pub rights: Option<Arc<Rights>>,
 }
 
 /// A component that compiled, was instantiated and returned its manifest.

@@ -15,6 +15,7 @@ use crate::http::{HttpId, OutgoingRequest, Sent};
 use crate::object::{Object, ObjectRef};
 use crate::observation::Observation;
 use crate::refusal::Refusal;
+use crate::rights::{Readable, Review};
 use crate::scope::Slice;
 use crate::service_account::ServiceAccount;
 use crate::watch::WatchEvent;
@@ -90,6 +91,8 @@ pub enum Event {
     Wrote(WriteId, Result<Written, WriteError>),
     /// The result of [`Effect::ReadLive`]; None when the object does not exist.
     LiveRead(LiveTarget, Result<Option<Arc<Object>>, WriteError>),
+    /// The result of [`Effect::Review`].
+    Reviewed(Review, Result<Readable, WriteError>),
     /// The result of [`Effect::Http`].
     HttpDone(HttpId, Sent),
     /// A part of the result of [`Effect::Audit`].
@@ -185,6 +188,8 @@ pub enum Effect {
     Http(Box<Sending>),
     /// Read one object from the API server; answered by [`Event::LiveRead`].
     ReadLive(LiveTarget),
+    /// Ask where a ServiceAccount may read a kind; answered by [`Event::Reviewed`].
+    Review(Box<Review>),
     /// List names and versions of all objects of a slice live, instead of any other list; answered by [`Event::Audit`].
     Audit(Slice),
     /// Send [`Event::Tick`] at this time of the monotonic clock; an earlier time replaces a later one.

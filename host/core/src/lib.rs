@@ -48,6 +48,7 @@ pub mod query;
 pub mod refusal;
 pub mod rejection;
 pub mod response;
+pub mod rights;
 pub mod scope;
 pub mod selector;
 pub mod service_account;

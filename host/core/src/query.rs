@@ -114,7 +114,7 @@ impl Query {
         self.compile_with(Projection::parse(&self.fields)?, None)
     }
 
-    /// Narrowed to a scope, whose namespaces the query names if it names any.
+    /// Narrowed to a scope: of the namespaces that the query names, those of the scope are left.
     fn compile_with(&self, fields: Projection, scope: Option<&Scope>) -> Result<CompiledQuery, InvalidQuery> {
         if self.namespaces.len() > MAX_NAMESPACES {
             return Err(TooManyNamespaces(self.namespaces.len()).into());
@@ -122,7 +122,11 @@ impl Query {
         let mut namespaces: BTreeSet<Arc<str>> = self.namespaces.iter().map(|name| Arc::from(name.as_str())).collect();
         let mut selector = self.selector.as_deref().map(Selector::parse).transpose()?.unwrap_or_default();
         if let Some(scope) = scope {
-            if namespaces.is_empty() {
+            let named = !namespaces.is_empty();
+            namespaces.retain(|name| scope.has_namespace(name));
+            if named && namespaces.is_empty() {
+                namespaces = Scope::nothing().namespaces;
+            } else if !named {
                 namespaces.clone_from(&scope.namespaces);
             }
             selector = selector.and(&scope.labels);

@@ -26,6 +26,11 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// A scope without objects. A set of no namespaces would be all of them; no namespace has this name.
+    pub fn nothing() -> Self {
+        Self { namespaces: BTreeSet::from(["-".into()]), labels: Selector::default() }
+    }
+
     /// Whether it has every object.
     pub fn is_everything(&self) -> bool {
         self.namespaces.is_empty() && self.labels.is_everything()

@@ -24,6 +24,12 @@ impl ServiceAccount {
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
+
+    /// The groups in which the API server has it.
+    pub fn groups(&self) -> [String; 3] {
+        let of_namespace = format!("system:serviceaccounts:{}", self.namespace);
+        ["system:serviceaccounts".to_owned(), of_namespace, "system:authenticated".to_owned()]
+    }
 }
 
 impl fmt::Display for ServiceAccount {

@@ -39,6 +39,8 @@ pub struct Access {
     tracked: Vec<Kind>,
     /// The scopes of those of which only a part is declared.
     narrowed: Vec<(Kind, Arc<Scope>)>,
+    /// What is seen of those of which the plugin may not read all that is declared. The rest is as if it did not exist.
+    visible: Vec<(Kind, Arc<Scope>)>,
     /// Bytes that one read may return.
     pub read_bytes: u64,
     /// Queries are parsed once for all calls.
@@ -48,8 +50,8 @@ pub struct Access {
 impl Access {
     /// Access to these kinds, with at most `read_bytes` bytes per read.
     pub fn new(readable: Vec<Kind>, read_bytes: u64) -> Self {
-        let (patterns, tracked, narrowed, compiled) = Default::default();
-        Self { readable, patterns, tracked, narrowed, read_bytes, compiled }
+        let (patterns, tracked, narrowed, visible, compiled) = Default::default();
+        Self { readable, patterns, tracked, narrowed, visible, read_bytes, compiled }
     }
 
     /// Access to the kinds of these patterns, which calls name at run time.
@@ -70,9 +72,25 @@ impl Access {
         Self { narrowed, ..self }
     }
 
+    /// Access that shows a part of these kinds alone, without a word about the rest.
+    #[must_use]
+    pub fn with_visible(self, visible: Vec<(Kind, Arc<Scope>)>) -> Self {
+        Self { visible, ..self }
+    }
+
     /// What is declared of a kind; None: every object.
-    fn scope(&self, kind: &Kind) -> Option<&Arc<Scope>> {
+    fn declared(&self, kind: &Kind) -> Option<&Arc<Scope>> {
         self.narrowed.iter().find(|(narrowed, _)| narrowed == kind).map(|(_, scope)| scope)
+    }
+
+    /// What is seen of a kind; None: every object.
+    fn scope(&self, kind: &Kind) -> Option<&Arc<Scope>> {
+        self.visible.iter().find(|(visible, _)| visible == kind).map(|(_, scope)| scope).or(self.declared(kind))
+    }
+
+    /// Whether an object is seen.
+    pub fn shows(&self, object: &Object) -> bool {
+        self.scope(&object.kind).is_none_or(|scope| scope.contains(object))
     }
 
     /// Bytes of parsed queries in memory.
@@ -288,7 +306,7 @@ impl View {
         self.access.compiled.projection(fields).map_err(|error| AccessError::Invalid(error.to_string()))
     }
 
-    /// A query, narrowed to what the manifest declares, and its kind.
+    /// A query, narrowed to what the plugin sees, and its kind.
     fn query(&mut self, query: &Query) -> Result<(Kind, Arc<CompiledQuery>), AccessError> {
         let kind = self.readable(&query.kind, &query.namespaces)?;
         let scope = self.access.scope(&kind).map(|scope| &**scope);
@@ -302,7 +320,7 @@ impl View {
         let Some(declared) = self.access.readable.iter().find(|declared| *declared == kind) else {
             return self.dynamic(kind);
         };
-        let scope = self.access.scope(declared);
+        let scope = self.access.declared(declared);
         let is_listed = match scope {
             Some(scope) => self.snapshot.has_listed(declared, scope),
             None => self.snapshot.has_listed(declared, &Scope::default()),

@@ -39,9 +39,9 @@ pub(crate) struct Resource {
     /// "/api/v1", "/apis/apps/v1".
     root: String,
     /// "pods".
-    plural: String,
+    pub(crate) plural: String,
     /// Whether its objects have namespaces.
-    namespaced: bool,
+    pub(crate) namespaced: bool,
     kind: Kind,
 }
 

@@ -3,6 +3,7 @@
 //!
 //! It knows no plugin, no queue and no cache. Read `client.rs` first, then `watch.rs`.
 
+mod access_review;
 pub mod audit;
 pub mod client;
 pub mod clock;

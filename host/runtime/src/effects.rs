@@ -14,6 +14,7 @@ use mortise_core::digest::Digest;
 use mortise_core::event::{Effect, Event, LiveTarget, Sending};
 use mortise_core::object::Kind;
 use mortise_core::observation::Observation;
+use mortise_core::rights::Review;
 use mortise_core::scope::Slice;
 use mortise_core::write::Write;
 use mortise_kube::audit;
@@ -87,6 +88,7 @@ impl Performer {
             Effect::Write(write) => self.write(write),
             Effect::Http(sending) => self.request(sending),
             Effect::ReadLive(target) => self.read_live(target),
+            Effect::Review(review) => self.review(review),
             Effect::Audit(slice) => self.audit(slice),
             Effect::Observe(observation) => self.observe(&observation),
             // The event loop has the timer.
@@ -164,6 +166,14 @@ impl Performer {
         self.send("a live read", async move {
             let result = api.read_live(&target).await;
             Event::LiveRead(target, result)
+        });
+    }
+
+    fn review(&self, review: Box<Review>) {
+        let api = self.api.clone();
+        self.send("a review of rights", async move {
+            let result = api.review(&review).await;
+            Event::Reviewed(*review, result)
         });
     }
 

@@ -2,15 +2,22 @@
 //! and a host that may do little itself.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
-use serde_json::Value;
+use serde_json::json;
 
 use super::rights::{bind, bind_here, grant, start_restricted_with};
-use super::world::{HOST_NAMESPACE, RESTRICTED, World, built};
+use super::scopes::{open_watches, secret};
+use super::world::{HOST_NAMESPACE, OF_A_TEST, RESTRICTED, World, built};
+use crate::checkout::root;
 
 /// Lets a plugin act as a ServiceAccount of its name, with the host's user instead of its ServiceAccount.
 fn identify(world: &World, plugin: &str) {
-    let component = built(&format!("plugins/{plugin}.wasm"));
+    identify_component(world, plugin, &format!("plugins/{plugin}.wasm"));
+}
+
+fn identify_component(world: &World, plugin: &str, component: &str) {
+    let component = built(component);
     grant(world, &[component.to_str().unwrap(), "--service-account", plugin]);
     bind(world, plugin, &format!("mortise-plugin-{plugin}-watch"));
     bind_here(world, plugin, &format!("mortise-plugin-{plugin}-identity"));
@@ -69,16 +76,16 @@ fn g9_a_plugin_has_the_rights_of_its_service_account_and_the_audit_log_names_it(
     for line in ["podset create pods", "podset patch podsets/status", "foo patch foos/status"] {
         assert!(seen.contains(line), "{line}: {seen:#?}");
     }
-    let of_host = ["events", "plugins", "plugins/status", "customresourcedefinitions"];
+    let of_host = ["events", "plugins", "plugins/status", "customresourcedefinitions", "subjectaccessreviews"];
     for line in seen.iter().filter(|line| line.starts_with("the host ")) {
         assert!(of_host.iter().any(|resource| line.ends_with(&format!(" {resource}"))), "{line}");
     }
 
-    // Its own rights are taken away: its writes alone are refused.
-    let binding: Value =
-        serde_json::from_str(&world.kubectl(&["get", "clusterrolebinding/mortise-plugin-podset", "-o", "json"]))
-            .unwrap();
-    world.kubectl(&["delete", "clusterrolebinding/mortise-plugin-podset"]);
+    // Its rights to write are taken away: its writes alone are refused.
+    world.apply(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "mortise-plugin-podset"},
+        "rules": [{"apiGroups": ["", "app.example.com"], "resources": ["pods", "podsets"], "verbs": ["get", "list", "watch"]}],
+    }));
     world.kubectl_here(&["scale", "podset/a", "--replicas=3"]);
     world.wait_condition("podset", "Permitted", "False", "Forbidden");
     let why = message(&world, "podset", "Permitted");
@@ -88,9 +95,7 @@ fn g9_a_plugin_has_the_rights_of_its_service_account_and_the_audit_log_names_it(
     assert!(why.contains(&format!("in the namespace \"{place}\"")), "{why}");
     assert!(why.contains("ClusterRoleBinding gives the ServiceAccount mortise-system/podset"), "{why}");
     assert_eq!(world.condition("foo", "Permitted").unwrap()["status"], "True");
-    let mut binding = binding;
-    binding["metadata"] = serde_json::json!({"name": "mortise-plugin-podset"});
-    world.apply(&binding);
+    identify(&world, "podset");
     wait_replicas(&world, "3");
     world.wait_condition("podset", "Permitted", "True", "Allowed");
 
@@ -103,4 +108,91 @@ fn g9_a_plugin_has_the_rights_of_its_service_account_and_the_audit_log_names_it(
     assert!(why.contains("gives the host, so that it may act as the ServiceAccount mortise-system/podset"), "{why}");
     bind_here(&world, "podset", "mortise-plugin-podset-identity");
     wait_replicas(&world, "4");
+}
+
+/// A plugin of a component whose ServiceAccount has its rights in one namespace alone.
+fn identify_in(world: &mut World, plugin: &str, component: &str, namespace: &str) {
+    world.offer(plugin, &built(component));
+    world.wait_condition(plugin, "Ready", "False", "NoServiceAccount");
+    identify_component(world, plugin, component);
+    world.kubectl(&["delete", "clusterrolebinding", &format!("mortise-plugin-{plugin}")]);
+    allow_in(world, plugin, namespace);
+}
+
+/// Gives its ServiceAccount the plugin's rights in a namespace.
+fn allow_in(world: &World, plugin: &str, namespace: &str) {
+    let (role, account) =
+        (format!("--clusterrole=mortise-plugin-{plugin}"), format!("--serviceaccount={HOST_NAMESPACE}:{plugin}"));
+    world.kubectl(&["create", "rolebinding", plugin, "-n", namespace, &role, &account]);
+}
+
+fn library(world: &World, namespace: &str) {
+    world.apply(&json!({
+        "apiVersion": "test.mortise.dev/v1", "kind": "Library",
+        "metadata": {"name": "only", "namespace": namespace}, "spec": {"labels": "shelf=yes"},
+    }));
+}
+
+fn seen_by_library(world: &World, namespace: &str) -> String {
+    world.kubectl(&["get", "library/only", "-n", namespace, "-o", "jsonpath={.status.secrets}"])
+}
+
+/// SubjectAccessReviews since the mark.
+fn reviews(world: &World) -> usize {
+    world.requests_by(RESTRICTED).iter().filter(|record| record.resource == "subjectaccessreviews").count()
+}
+
+#[test]
+fn g9_two_plugins_see_what_their_service_accounts_may_read_over_one_watch() {
+    let mut world = World::new("reviews");
+    let here = world.namespace.clone();
+    let there = "e2e-reviews-b";
+    world.until("the other namespace is free", || world.plane.kubectl_output(&["create", "namespace", there]).ok());
+    world.kubectl(&["label", "namespace", there, OF_A_TEST]);
+    start_restricted_with(&mut world, &["--require-service-account"]);
+    let before = open_watches(&world, "cluster");
+    world.mark_audit();
+    identify_in(&mut world, "library", "test-guests/library.wasm", &here);
+    identify_in(&mut world, "password", "plugins/password.wasm", there);
+    world.wait_ready("library");
+    world.wait_ready("password");
+    println!("{} reviews for two plugins and four kinds", reviews(&world));
+    for namespace in [&*here, there] {
+        secret(&world, namespace, "one");
+        library(&world, namespace);
+        let sample = root().join("plugins/password/sample.yaml");
+        world.kubectl(&["apply", "-n", namespace, "-f", sample.to_str().unwrap()]);
+    }
+    world.until("the library sees its namespace", || {
+        (seen_by_library(&world, &here) == format!("[\"{here}/one\"]")).then_some(())
+    });
+    world.until("the password is made where it may be", || {
+        world.plane.kubectl_output(&["get", "secret", "database-login", "-n", there]).ok()
+    });
+    assert_eq!(seen_by_library(&world, there), "", "an object in a namespace that it may not read is none of its own");
+    let status =
+        world.kubectl(&["get", "passwords.secrets.mortise.dev/database", "-n", &here, "-o", "jsonpath={.status}"]);
+    assert_eq!(status, "");
+    assert_eq!(open_watches(&world, "cluster") - before, 1, "one watch of Secrets for both");
+
+    // A RoleBinding is taken away, and two are given.
+    world.mark_audit();
+    let begin = Instant::now();
+    world.kubectl(&["delete", "rolebinding", "library", "-n", &here]);
+    world.wait_condition("library", "Permitted", "False", "Forbidden");
+    println!("taken away after {:.1} s, {} reviews", begin.elapsed().as_secs_f64(), reviews(&world));
+    let why = message(&world, "library", "Permitted");
+    println!("{why}");
+    assert!(why.contains("the ServiceAccount mortise-system/library may not list, watch and get"), "{why}");
+    assert!(world.condition("password", "Ready").unwrap()["status"] == "True", "nobody asked about the other");
+    world.mark_audit();
+    let begin = Instant::now();
+    allow_in(&world, "library", &here);
+    allow_in(&world, "library", there);
+    world.until("the library sees both", || {
+        let seen = format!("[\"{here}/one\",\"{there}/one\"]");
+        (seen_by_library(&world, &here) == seen && seen_by_library(&world, there) == seen).then_some(())
+    });
+    println!("given after {:.1} s, {} reviews", begin.elapsed().as_secs_f64(), reviews(&world));
+    world.wait_condition("library", "Permitted", "True", "Allowed");
 }

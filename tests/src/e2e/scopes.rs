@@ -9,7 +9,7 @@ use super::world::{RESTRICTED, World, built};
 /// The namespace in the manifest of shelf.
 const SHARED: &str = "e2e-scopes-a";
 
-fn secret(world: &World, namespace: &str, name: &str) {
+pub fn secret(world: &World, namespace: &str, name: &str) {
     world.apply(&json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": name, "namespace": namespace, "labels": {"shelf": "yes"}},
@@ -34,7 +34,7 @@ fn wait_status(world: &World, resource: &str, field: &str, expected: &Value) {
 }
 
 /// Open watches of Secrets, in single namespaces or of all. No other client watches single namespaces.
-fn open_watches(world: &World, scope: &str) -> u64 {
+pub fn open_watches(world: &World, scope: &str) -> u64 {
     let metrics = world.kubectl(&["get", "--raw", "/metrics"]);
     let of_secrets = metrics.lines().filter(|line| {
         line.starts_with("apiserver_longrunning_requests{")

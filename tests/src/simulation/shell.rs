@@ -11,6 +11,7 @@ use mortise_core::event::{Effect, Event};
 use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Kind, Object, ObjectRef, ResourceVersion};
 use mortise_core::observation::Observation;
+use mortise_core::rights::Readable;
 use mortise_core::scope::Slice;
 use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_core::write::{Cause, Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
@@ -89,6 +90,7 @@ impl World {
                 self.send(*write, line);
             }
             Effect::ReadLive(target) => self.read_live(target.object),
+            Effect::Review(review) => self.deliver_in(1, Event::Reviewed(*review, Ok(Readable::Everywhere))),
             Effect::Http(sending) => self.send_http(&sending)?,
             Effect::Audit(slice) => self.audit(&slice),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),

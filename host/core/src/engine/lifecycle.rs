@@ -20,6 +20,7 @@ use crate::store::Change;
 
 mod admission;
 mod audits;
+mod bindings;
 mod component;
 mod condition;
 mod conditions;
@@ -39,10 +40,12 @@ mod other_hosts;
 mod plugin;
 mod plugin_status;
 mod requirements;
+mod reviews;
 mod rollout;
 mod sources;
 mod timers;
 
+use bindings::{Bindings, is_rbac};
 use component::Component;
 use crds::{HostCrd, Registration};
 use informer::Informer;
@@ -62,6 +65,8 @@ pub(super) struct Lifecycle {
     /// A plugin serves only as a ServiceAccount that its Plugin object names.
     requires_service_account: bool,
     sources: Sources,
+    /// Whom the cluster's roles concern.
+    bindings: Bindings,
     plugins: BTreeMap<Arc<str>, Plugin>,
     components: BTreeMap<Digest, Component>,
     kind_owners: KindOwners,
@@ -91,6 +96,7 @@ impl Lifecycle {
             allows_http: config.http_requests_per_minute.is_some(),
             requires_service_account: config.require_service_account,
             sources: Sources::default(),
+            bindings: Bindings::default(),
             plugins: BTreeMap::new(),
             components: BTreeMap::new(),
             kind_owners: KindOwners::default(),
@@ -156,6 +162,7 @@ impl Lifecycle {
                 Timer::Throttled(plugin) => self.end_throttled(&plugin, cx),
                 Timer::Orphan(name) => self.delete_orphan(&name, cx),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, cx),
+                Timer::Review(plugin) => self.review_again(&plugin, cx),
                 Timer::DynamicKinds(plugin) => {
                     self.drop_released_kinds(&plugin, cx);
                     self.begin_named_kinds(&plugin, cx);
@@ -165,8 +172,11 @@ impl Lifecycle {
         self.sync_dirty(cx);
     }
 
-    /// Handles changes of Plugin objects, by this host or others.
+    /// Handles changes of Plugin objects, by this host or others, and of roles and their bindings.
     pub fn on_change(&mut self, change: &Change, cx: &mut Context<'_>) {
+        if change.object().is_some_and(|object| is_rbac(&object.kind)) {
+            return self.on_rbac_change(change, cx);
+        }
         let Some(object) = change.object().filter(|object| object.kind == plugin_object::kind()) else { return };
         let name = Arc::clone(&object.name.name);
         self.on_owned_kinds_changed(&name, change, cx);
@@ -192,6 +202,7 @@ impl Lifecycle {
     fn sync_dirty(&mut self, cx: &mut Context<'_>) {
         while let Some(name) = self.dirty.pop_first() {
             self.require(&name, cx);
+            self.sync_reviews(&name, cx);
             self.sync_readiness(&name, cx);
             self.sync_dynamic_kinds(&name, cx);
             self.write_status(&name, cx);

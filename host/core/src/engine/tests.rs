@@ -20,6 +20,7 @@ use crate::event::{Effect, Event};
 use crate::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVersion};
 use crate::observation::Observation;
 use crate::plugin_object;
+use crate::rights::{Readable, Review};
 use crate::scope::Slice;
 use crate::time::{self, Now};
 use crate::watch::WatchEvent;
@@ -90,6 +91,9 @@ struct Host {
     loses_statuses: bool,
     /// The kinds of written objects, with the ServiceAccount whose request it was, or "host".
     sent_as: BTreeSet<(Arc<str>, String)>,
+    /// Reviews so far, and where ServiceAccounts may read kinds, if not everywhere.
+    reviews: Vec<Review>,
+    readable: BTreeMap<(String, Kind), Readable>,
     /// Live reads in flight.
     live_reads: Vec<ObjectRef>,
     /// If set, lists do not end, and what they list is here.
@@ -389,6 +393,12 @@ impl Host {
                 if self.slow_guests { self.results.push(done) } else { events.push_back(done) }
             }
             Effect::ReadLive(target) => self.live_reads.push(target.object),
+            Effect::Review(review) => {
+                let place = (review.account.to_string(), review.kind.clone());
+                let readable = self.readable.get(&place).cloned().unwrap_or(Readable::Everywhere);
+                self.reviews.push((*review).clone());
+                events.push_back(Event::Reviewed(*review, Ok(readable)));
+            }
             Effect::Http(sending) => panic!("no plugin of these tests sends requests: {sending:?}"),
         }
     }

@@ -429,3 +429,59 @@ fn g4_what_no_pattern_has_is_undeclared_and_what_names_no_kind_is_invalid() {
     }
     assert_eq!(view.into_dependencies().iter().len(), 0);
 }
+
+/// A view of a plugin that may read Pods in these namespaces.
+fn view_within(store: &Store, namespaces: &[&str], declared: &[&str]) -> View {
+    let snapshot = store.snapshot();
+    let primary = snapshot.get(&sets(), &Name::new("shop", "web")).unwrap().clone();
+    let scope = |names: &[&str]| Arc::new(crate::scope::tests::scope(names, ""));
+    let visible = if namespaces.is_empty() { Arc::new(Scope::nothing()) } else { scope(namespaces) };
+    let narrowed = if declared.is_empty() { Vec::new() } else { vec![(pods(), scope(declared))] };
+    let access =
+        Access::new(vec![sets(), pods()], 1 << 20).with_narrowed(narrowed).with_visible(vec![(pods(), visible)]);
+    View::new(snapshot, primary, Arc::new(access), 1_000, "{}".into())
+}
+
+#[test]
+fn g9_an_object_that_the_plugin_may_not_read_is_as_one_that_is_not_there() {
+    let store = store();
+    let query = |namespaces: &[&str]| Query { namespaces: fields(namespaces), ..Query::all(pods()) };
+    let everything = |view: &mut View, namespace: &str, name: &str| {
+        let one = view.get(&key("Pod", namespace, name), &[]).map(|found| found.is_some());
+        let lists = [&[][..], &[namespace]].map(|namespaces| {
+            let query = query(namespaces);
+            (names(&view.list(&query).unwrap()), view.keys(&query).unwrap().len(), view.count(&query).unwrap())
+        });
+        (one, lists, names(&view.owned(&pods(), &[]).unwrap()))
+    };
+    let seen = |names: &[&str]| (fields(names), names.len(), u32::try_from(names.len()).unwrap());
+    let mut of_db = view_within(&store, &["db"], &[]);
+    let hidden = everything(&mut of_db, "shop", "web-0");
+    assert_eq!(hidden, (Ok(false), [seen(&["sql"]), seen(&[])], Vec::new()));
+    assert_eq!(everything(&mut of_db, "shop", "none"), hidden, "nothing says which of the two it is");
+    assert_eq!(everything(&mut of_db, "nowhere", "none"), hidden);
+    assert_eq!(everything(&mut of_db, "db", "sql"), (Ok(true), [seen(&["sql"]), seen(&["sql"])], Vec::new()));
+    let mut of_shop = view_within(&store, &["shop"], &[]);
+    let (_, [all, _], owned) = everything(&mut of_shop, "db", "sql");
+    assert_eq!((all, owned), (seen(&["other", "web-0", "web-1"]), fields(&["web-0", "web-1"])));
+    let mut of_none = view_within(&store, &[], &[]);
+    assert_eq!(everything(&mut of_none, "shop", "web-0"), (Ok(false), [seen(&[]), seen(&[])], Vec::new()));
+
+    let mut narrow = view_within(&store, &["db"], &["db", "shop"]);
+    assert_eq!(narrow.get(&key("Pod", "shop", "web-0"), &[]), Ok(None), "declared, and not allowed");
+    assert!(matches!(narrow.get(&key("Pod", "else", "web-0"), &[]), Err(AccessError::Undeclared(_))));
+}
+
+#[test]
+fn g9_w1_what_the_plugin_may_not_read_wakes_nobody() {
+    let mut store = store();
+    let mut view = view_within(&store, &["db"], &[]);
+    view.get(&key("Pod", "shop", "web-0"), &[]).unwrap();
+    view.list(&Query::all(pods())).unwrap();
+    view.owned(&pods(), &[]).unwrap();
+    let reads = view.into_dependencies();
+    let hidden = store.apply(Sample::pod("shop", "web-0").owner("77").label("app", "web").version(2).build());
+    assert!(!reads.iter().any(|(dependency, _)| dependency.is_affected(&hidden, &Budget::unlimited())));
+    let shown = store.apply(Sample::pod("db", "sql").label("app", "new").version(3).build());
+    assert!(reads.iter().any(|(dependency, _)| dependency.is_affected(&shown, &Budget::unlimited())));
+}

@@ -13,6 +13,7 @@ use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef, ResourceVers
 use mortise_core::observation::Observation;
 use mortise_core::refusal::Refusal;
 use mortise_core::response::Refused;
+use mortise_core::rights::Readable;
 use mortise_core::scope::Slice;
 use mortise_core::write::{WriteError, WriteErrorClass};
 use mortise_local_cluster::Method;
@@ -85,6 +86,7 @@ impl Story {
             Effect::Write(write) => self.write(&write),
             Effect::Http(sending) => self.send_http(&sending),
             Effect::ReadLive(target) => self.read_live(target.object),
+            Effect::Review(review) => self.respond_with(Event::Reviewed(*review, Ok(Readable::Everywhere))),
             Effect::Audit(slice) => self.audit(&slice),
             Effect::WakeAt(due_ms) => {
                 let now_ms = self.now_ms();

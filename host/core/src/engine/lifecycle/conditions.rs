@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Lifecycle;
 use super::condition::{no, unknown, yes};
 use super::plugin::{Plugin, Refused, RefusedBy, Stage};
+use super::reviews::sees_some;
 use crate::contract::{Condition, ConditionStatus};
 use crate::digest;
 use crate::manifest::Manifest;
@@ -16,6 +17,7 @@ use crate::permission::{Permission, missing_text};
 use crate::plugin_object::Shown;
 use crate::refusal::RefusedAt;
 use crate::scope::Scope;
+use crate::service_account::ServiceAccount;
 use crate::status::{RECONCILING, STALLED};
 use crate::watch::WatchError;
 
@@ -151,6 +153,16 @@ impl Lifecycle {
             let rule = missing_text(message, permission, account);
             return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
         }
+        if let Some((account, kind, reviewed)) = plugin.unreadable_kind() {
+            let printed = format!("`mortise rbac FILE.wasm --service-account {}` prints the rules", account.name);
+            return match &reviewed.failed {
+                None => no(PERMITTED, "Forbidden", format!("{}; {printed}", may_not_read(&account, &kind))),
+                Some(why) => {
+                    let text = format!("what the ServiceAccount {account} may read of {kind} is not known: {why}");
+                    unknown(PERMITTED, "ReviewFailed", text)
+                }
+            };
+        }
         let dynamic = plugin.dynamic_kinds.keys().map(|kind| (kind.clone(), Scope::default()));
         for (kind, scope) in plugin.scopes().into_iter().chain(dynamic) {
             if let Some((namespace, WatchError::Denied(message))) = self.watch_error(&kind, &scope) {
@@ -206,6 +218,14 @@ impl Lifecycle {
                 _ => {}
             }
         }
+        if let Some(account) = active.version.service_account.as_ref()
+            && let mut scopes = active.manifest.scopes()
+            && let Some((kind, _)) =
+                scopes.find(|scope| !sees_some(active.rights.as_deref(), std::slice::from_ref(scope)))
+        {
+            let text = format!("{}, so nothing is reconciled; see Permitted", may_not_read(account, &kind));
+            return not_ready("Forbidden", text);
+        }
         let serving = format!("{} serves {}", active.version.digest, kinds(&active.manifest).join(", "));
         let is_refused = |step: &&Condition| step.name != PERMITTED || plugin.refused.is_some();
         if let Some(step) = blocked.filter(is_refused) {
@@ -228,6 +248,10 @@ impl Lifecycle {
         }
         (Readiness::Serving, yes("Ready", "Serving", serving))
     }
+}
+
+fn may_not_read(account: &ServiceAccount, kind: &Kind) -> String {
+    format!("the ServiceAccount {account} may not list, watch and get {kind} in any namespace that the plugin reads")
 }
 
 /// The conditions of a plugin's webhooks.

@@ -12,6 +12,7 @@ use crate::dynamic_kind::{KindState, MAX_DYNAMIC_KINDS};
 use crate::engine::context::Context;
 use crate::engine::message::ToReconciler;
 use crate::object::Kind;
+use crate::rights::Readable;
 use crate::scope::Scope;
 use crate::token_bucket::TokenBucket;
 use crate::watch::WatchError;
@@ -112,7 +113,7 @@ impl Lifecycle {
     pub(super) fn sync_dynamic_kinds(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get(name) else { return };
         let named = plugin.dynamic_kinds.iter().filter(|(_, kind)| kind.released_ms.is_none());
-        let states = named.map(|(kind, known)| (kind.clone(), known.sent.clone(), self.kind_state(kind, cx)));
+        let states = named.map(|(kind, known)| (kind.clone(), known.sent.clone(), self.kind_state(name, kind, cx)));
         let changed: Vec<_> = states.filter(|(_, sent, state)| sent.as_ref() != Some(state)).collect();
         for (kind, _, state) in changed {
             if let Some(known) = self.plugins.get_mut(name).and_then(|plugin| plugin.dynamic_kinds.get_mut(&kind)) {
@@ -122,7 +123,24 @@ impl Lifecycle {
         }
     }
 
-    fn kind_state(&self, kind: &Kind, cx: &Context<'_>) -> KindState {
+    fn kind_state(&self, name: &Arc<str>, kind: &Kind, cx: &Context<'_>) -> KindState {
+        if let Some(plugin) = self.plugins.get(name)
+            && let Some(account) = plugin.active.as_ref().and_then(|active| active.version.service_account.as_ref())
+        {
+            let reviewed = plugin.reviews.get(&(Arc::clone(account), kind.clone()));
+            match reviewed.map(|reviewed| (&reviewed.readable, &reviewed.failed)) {
+                Some((Some(Readable::Everywhere), _)) => {}
+                Some((Some(Readable::In(_)), _)) => {
+                    let message = format!(
+                        "the ServiceAccount {account} may not list, watch and get it in all namespaces, as a kind that objects \
+                         name has to be"
+                    );
+                    return KindState::Denied(message);
+                }
+                Some((None, Some(message))) => return KindState::Failing(message.clone()),
+                Some((None, None)) | None => return KindState::Unlisted,
+            }
+        }
         let everything = Scope::default();
         match self.watch_error(kind, &everything).map(|(_, error)| error) {
             Some(WatchError::Denied(message)) => KindState::Denied(message.clone()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Lifecycle;
 use super::informer::Watch;
+use super::reviews::sees_some;
 use super::timers::CRD_RETRY_MS;
 use crate::engine::context::Context;
 use crate::engine::message::{Message, ToReconciler};
@@ -108,7 +109,10 @@ impl Lifecycle {
         for controller in &active.manifest.controllers {
             let primary = &controller.primary;
             let is_current = self.informers.get(primary).is_some_and(|informer| informer.is_current());
-            let ready = is_current && controller.scopes().iter().all(|(kind, scope)| self.is_readable(kind, scope, cx));
+            let scopes = controller.scopes();
+            let ready = is_current
+                && scopes.iter().all(|(kind, scope)| self.is_readable(kind, scope, cx))
+                && sees_some(active.rights.as_deref(), &scopes);
             if active.ready.get(primary) != Some(&ready) {
                 changed.push((primary.clone(), ready));
             }
@@ -140,6 +144,7 @@ impl Lifecycle {
         if *kind == plugin_object::kind() {
             self.delete_orphans(cx);
         }
+        self.on_rbac_served(kind);
         for name in self.readers_of(slice) {
             self.advance(&name, cx);
         }
@@ -196,6 +201,7 @@ impl Lifecycle {
             if *kind == plugin_object::kind() {
                 self.names_are_known(cx);
             }
+            self.on_rbac_served(kind);
         }
         if is_gone {
             // At each failure, since somebody may delete the CRD again.

@@ -12,7 +12,9 @@ use crate::manifest::{CustomResource, Manifest};
 use crate::object::Kind;
 use crate::permission::Permission;
 use crate::refusal::Refusal;
+use crate::rights::{Readable, Rights};
 use crate::scope::Scope;
+use crate::service_account::ServiceAccount;
 use crate::webhook::Endpoint;
 
 #[derive(Debug, Default)]
@@ -44,6 +46,7 @@ pub(super) struct Plugin {
     pub conversion: Option<Converting>,
     pub object: ObjectWrites,
     pub requirements: Requirements,
+    pub reviews: Reviews,
 }
 
 /// A plugin is over its budget of writes or of HTTP requests.
@@ -97,6 +100,8 @@ pub(super) enum Stage {
 pub(super) struct Active {
     pub version: Version,
     pub manifest: Arc<Manifest>,
+    /// What its ServiceAccount may read of it; None: all that the host may.
+    pub rights: Option<Arc<Rights>>,
     /// The last `SetReady` of each controller, by primary kind.
     pub ready: BTreeMap<Kind, bool>,
 }
@@ -109,6 +114,20 @@ pub(super) struct ObjectWrites {
     pub failures: u32,
     /// When this host last created it.
     pub created_ms: Option<u64>,
+}
+
+/// The reviews of one plugin.
+pub(super) type Reviews = BTreeMap<(Arc<ServiceAccount>, Kind), Reviewed>;
+
+#[derive(Debug, Default)]
+pub(super) struct Reviewed {
+    /// The last answer.
+    pub readable: Option<Readable>,
+    /// Why there is no newer one.
+    pub failed: Option<String>,
+    pub in_flight: bool,
+    /// A role or a binding has changed since it was sent.
+    pub is_stale: bool,
 }
 
 /// The webhook configurations of a plugin.

@@ -8,16 +8,20 @@ use super::Lifecycle;
 use super::component::{Accepted, Component, ComponentState};
 use super::plugin::{Active, Candidate, Plugin, Refused, RefusedBy, Stage};
 use super::requirements::Requirements;
+use super::reviews::sees_some;
 use super::timers::{REFUSED_RETRY_MS, Timer};
-use crate::component::{Compiled, Offer};
+use crate::component::{Compiled, Offer, Version};
 use crate::digest::Digest;
 use crate::engine::context::Context;
 use crate::engine::message::ToReconciler;
 use crate::event::Effect;
 use crate::finalizer;
 use crate::manifest::{ControllerSpec, Manifest};
+use crate::object::Kind;
 use crate::observation::Observation;
 use crate::refusal::Refusal;
+use crate::rights::Rights;
+use crate::scope::Scope;
 
 impl Lifecycle {
     pub(super) fn take_offer(&mut self, name: &Arc<str>, offer: Offer, cx: &mut Context<'_>) {
@@ -177,9 +181,13 @@ impl Lifecycle {
         if !manifest.scopes().all(|(kind, scope)| self.is_readable(&kind, &scope, cx)) || !self.knows_names(cx) {
             return;
         }
+        let scopes: Vec<(Kind, Scope)> = manifest.scopes().collect();
+        let plugin = self.plugins.get(name).and_then(|plugin| Some((plugin, plugin.candidate.as_ref()?)));
+        let rights = plugin.and_then(|(plugin, candidate)| plugin.rights(&candidate.version, &manifest));
+        let Some(rights) = rights.filter(|rights| sees_some(rights.as_deref(), &scopes)) else { return };
         match self.named_elsewhere(name, cx) {
             Some(refusal) => self.refuse(name, RefusedBy::NameOwner, refusal, cx),
-            None => self.activate(name, manifest, cx),
+            None => self.activate(name, manifest, rights, cx),
         }
     }
 
@@ -253,10 +261,17 @@ impl Lifecycle {
         Some(Refusal::new("NoServiceAccount", message))
     }
 
-    fn activate(&mut self, name: &Arc<str>, manifest: Arc<Manifest>, cx: &mut Context<'_>) {
+    fn activate(
+        &mut self,
+        name: &Arc<str>,
+        manifest: Arc<Manifest>,
+        rights: Option<Arc<Rights>>,
+        cx: &mut Context<'_>,
+    ) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let Some(Candidate { version, .. }) = plugin.candidate.take() else { return };
-        let serving = Active { version: version.clone(), manifest: Arc::clone(&manifest), ready: BTreeMap::new() };
+        let (ready, manifest_of) = (BTreeMap::new(), Arc::clone(&manifest));
+        let serving = Active { version: version.clone(), manifest: manifest_of, rights: rights.clone(), ready };
         let reload = plugin.active.replace(serving).is_some();
         plugin.refused = None;
         plugin.observed = None;
@@ -273,6 +288,7 @@ impl Lifecycle {
         if suspended {
             cx.notify_reconciler(ToReconciler::Suspend { plugin: Arc::clone(name), suspended });
         }
+        let version = Version { rights, ..version };
         cx.notify_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
         self.serve_conversion(name, cx);
         self.serve_admission(name, cx);

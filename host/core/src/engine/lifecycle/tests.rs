@@ -15,6 +15,7 @@ use crate::object::{Interner, Name, Object, ResourceVersion};
 use crate::observation::Observation;
 use crate::permission::Permission;
 use crate::refusal::Refusal;
+use crate::rights::{Readable, Review};
 use crate::store::Store;
 use crate::time::Now;
 use crate::watch::WatchError;
@@ -22,6 +23,7 @@ use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
 
 mod cluster;
 mod identity;
+mod reviews;
 mod sources;
 mod status;
 
@@ -39,6 +41,8 @@ struct Alone {
     objects: BTreeMap<Arc<str>, Value>,
     /// Writes without a result.
     sent: VecDeque<Sent>,
+    /// Reviews without an answer.
+    reviews: VecDeque<Review>,
     /// Everything since [`Self::log`] took it: effects, then messages.
     log: Vec<String>,
 }
@@ -47,6 +51,9 @@ fn kind(name: &str) -> Kind {
     match name {
         "Plugin" => plugin_object::kind(),
         "ConfigMap" | "Secret" => Kind::new("v1", name),
+        "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => {
+            Kind::new("rbac.authorization.k8s.io/v1", name)
+        }
         _ => Kind::new("example.com/v1", name),
     }
 }
@@ -96,6 +103,7 @@ impl Alone {
             draining: false,
             objects: BTreeMap::new(),
             sent: VecDeque::new(),
+            reviews: VecDeque::new(),
             log: Vec::new(),
         }
     }
@@ -154,6 +162,10 @@ impl Alone {
                 Effect::Relist(slice) => Some(format!("relist {}", slice.kind.kind)),
                 Effect::Audit(slice) => Some(format!("audit {}", slice.kind.kind)),
                 Effect::Compile(digest) => Some(format!("compile {digest}")),
+                Effect::Review(review) => {
+                    self.reviews.push_back((*review).clone());
+                    Some(format!("review {} {}", review.account, review.kind.kind))
+                }
                 Effect::Unload(digest) => Some(format!("unload {digest}")),
                 Effect::Observe(Observation::Refused { plugin, refusal }) => {
                     Some(format!("refused {plugin}: {}", refusal.reason))
@@ -246,6 +258,22 @@ impl Alone {
         self.with(|lifecycle, cx| lifecycle.on_kind_served(&kind(of).into(), cx));
     }
 
+    /// The informers of roles and bindings complete their lists, and all reviews have this answer.
+    fn review(&mut self, readable: &Readable) {
+        for kind in ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"] {
+            if !self.store.synced(self::kind(kind)) {
+                self.list(kind);
+            }
+        }
+        self.answer(readable);
+    }
+
+    fn answer(&mut self, readable: &Readable) {
+        while let Some(review) = self.reviews.pop_front() {
+            self.with(|lifecycle, cx| lifecycle.on_reviewed(review, Ok(readable.clone()), cx));
+        }
+    }
+
     fn watch_fails(&mut self, of: &str, error: WatchError) {
         self.with(|lifecycle, cx| lifecycle.on_watch_failed(&kind(of).into(), error, cx));
     }
@@ -308,6 +336,22 @@ impl Alone {
         object["metadata"]["generation"] = (object["metadata"]["generation"].as_i64().unwrap_or_default() + 1).into();
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.show(name);
+    }
+
+    /// A ConfigMap that is a plugin only where a Plugin object names it.
+    fn source(&mut self, name: &str, digest: &str) {
+        let place = format!("ConfigMap mortise-system/{name}");
+        let offer = Offer::new(name, place, Digest(digest.into()), "{}");
+        self.take_offer(Offer { only_named: true, source_version: "17".into(), ..offer });
+    }
+
+    /// The component of this digest comes up.
+    fn comes_up(&mut self, name: &str, digest: &str) {
+        self.compiled(digest, compiled("PodSet", &[]));
+        self.registered(name, "podsets.example.com", Ok(()));
+        self.list("PodSet");
+        self.list("ConfigMap");
+        self.settle();
     }
 
     /// Somebody changes a Plugin object, and the watch shows it.

@@ -22,6 +22,8 @@ pub(super) enum Timer {
     Orphan(Arc<str>),
     /// Load the refused version again.
     Refused(Arc<str>),
+    /// Ask again what its ServiceAccount may read.
+    Review(Arc<str>),
     /// Stop the informers of dynamic kinds that its keys name no more, and start those that waited.
     DynamicKinds(Arc<str>),
 }

@@ -14,6 +14,8 @@ use crate::limits::CallLimits;
 use crate::manifest::{ControllerSpec, Manifest};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::permission::{self, Permission};
+use crate::rights::{Readable, Rights};
+use crate::scope::Scope;
 use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::view::Access;
@@ -45,7 +47,9 @@ pub(super) struct Controller {
 
 impl Controller {
     fn new(plugin: &Arc<str>, version: &Version, manifest: &Manifest, spec: &ControllerSpec) -> Self {
-        let narrowed = spec.scopes().into_iter().filter(|(_, scope)| !scope.is_everything());
+        let scopes = spec.scopes();
+        let visible = version.rights.iter().flat_map(|rights| visible(&scopes, rights)).collect();
+        let narrowed = scopes.into_iter().filter(|(_, scope)| !scope.is_everything());
         let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(&spec.primary));
         Self {
             plugin: Arc::clone(plugin),
@@ -58,7 +62,8 @@ impl Controller {
                 Access::new(spec.readable(), manifest.limits.read_bytes)
                     .with_patterns(spec.patterns.clone())
                     .with_tracked(spec.tracked().cloned().collect())
-                    .with_narrowed(narrowed.map(|(kind, scope)| (kind, Arc::new(scope))).collect()),
+                    .with_narrowed(narrowed.map(|(kind, scope)| (kind, Arc::new(scope))).collect())
+                    .with_visible(visible),
             ),
             in_namespaces: permission::needed(manifest).into_iter().filter(|it| it.namespace.is_some()).collect(),
             limits: manifest.limits,
@@ -75,9 +80,11 @@ impl Controller {
     }
 
     /// Whether an object of its kind is reconciled: one that the predicate selects, or one being deleted with its
-    /// finalizer.
+    /// finalizer. What the plugin may not read is no object of its own.
     pub fn reconciles(&self, object: &Object) -> bool {
-        self.spec.selects(object) || (object.deleting && finalizer::is_on(object, &self.finalizer))
+        let is_selected =
+            || self.spec.selects(object) || (object.deleting && finalizer::is_on(object, &self.finalizer));
+        self.access.shows(object) && is_selected()
     }
 
     /// The permission that a write needs: in its namespace alone, if the plugin needs it in some.
@@ -101,6 +108,17 @@ impl Controller {
             digest: self.version.digest.clone(),
         }
     }
+}
+
+/// What a plugin sees of the kinds of which it may not read all that is declared. A kind that nobody asked about is one that it
+/// may not read.
+fn visible(declared: &[(Kind, Scope)], rights: &Rights) -> Vec<(Kind, Arc<Scope>)> {
+    let seen = |(kind, scope): &(Kind, Scope)| match rights.get(kind) {
+        Some(Readable::Everywhere) => None,
+        Some(readable) => Some((kind.clone(), Arc::new(readable.narrow(scope).unwrap_or_else(Scope::nothing)))),
+        None => Some((kind.clone(), Arc::new(Scope::nothing()))),
+    };
+    declared.iter().filter_map(seen).collect()
 }
 
 impl Reconciler {

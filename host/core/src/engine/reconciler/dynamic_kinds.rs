@@ -15,7 +15,7 @@ use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToLifecycle;
 use crate::object::{Kind, Object};
 use crate::observation::ReconcileResult;
-use crate::permission::{Permission, missing_text};
+use crate::permission::{Denial, Permission, missing_text};
 use crate::workqueue::{Key, Lane};
 
 /// The reason for a kind beyond the bound.
@@ -211,6 +211,9 @@ impl Reconciler {
 
 fn stall_of(kind: &Kind, state: Option<&KindState>) -> Option<StalledReason> {
     match state? {
+        KindState::Denied(message) if Denial::read(message).is_none() => {
+            Some(StalledReason::new(FORBIDDEN, format!("{kind} may not be read: {message}")))
+        }
         KindState::Denied(message) => {
             let permission = Permission { kind: kind.clone(), verb: "list", subresource: None, namespace: None };
             let rule = missing_text(message, &permission, None);

@@ -201,7 +201,8 @@ impl Alone {
             "http": http,
         });
         let manifest = Manifest::parse(&manifest.to_string()).unwrap().into();
-        let version = Version { digest: Digest(digest.into()), config: "{}".into(), service_account: None };
+        let version =
+            Version { digest: Digest(digest.into()), config: "{}".into(), service_account: None, rights: None };
         self.take(ToReconciler::Serve { plugin: plugin.into(), version, manifest });
     }
 

@@ -40,3 +40,58 @@ fn g9_a_plugins_writes_are_requests_of_its_service_account_and_the_hosts_are_its
     assert!(all.contains(&"Event by mortise-system/other".to_owned()), "the Event about its object: {all:?}");
     assert!(!all.iter().any(|line| line.contains("zero")), "{all:?}");
 }
+
+/// An object of the plugins' kind in a namespace.
+fn create_in(host: &mut Host, kind: &Kind, namespace: &str) {
+    let name = Name::new(namespace, "object");
+    let object = json!({
+        "apiVersion": &*kind.api_version, "kind": &*kind.kind,
+        "metadata": {"name": "object", "namespace": namespace, "uid": format!("{kind}-{namespace}")},
+    });
+    host.store(&ObjectRef { kind: kind.clone(), name }, object);
+}
+
+/// The namespaces where the plugins write ConfigMaps, and as whom, of what was begun since the last time.
+fn children(host: &mut Host) -> BTreeSet<String> {
+    let bodies = std::mem::take(&mut host.bodies);
+    host.creates.clear();
+    bodies.into_values().map(|(target, _)| target.name.namespace.to_string()).collect()
+}
+
+#[test]
+fn g9_one_informer_serves_plugins_that_see_different_namespaces_and_a_change_of_rights_counts_at_once() {
+    let mut host = Host::serving(1);
+    let kind = kind_of(0);
+    let only = |namespace: &str| Readable::In(BTreeSet::from([namespace.into()]));
+    let place = ("mortise-system/zero".to_owned(), kind.clone());
+    host.readable.insert(place.clone(), only("team-a"));
+    name_account(&mut host, 0, "zero");
+    let mut kinds: Vec<_> = host.reviews.iter().map(|review| review.kind.kind.to_string()).collect();
+    kinds.sort();
+    assert_eq!(kinds, ["ConfigMap", "Kind0000", "Kind0000Input"]);
+    ["team-a", "team-b"].into_iter().for_each(|namespace| create_in(&mut host, &kind, namespace));
+    assert_eq!(children(&mut host), BTreeSet::from(["team-a".to_owned()]));
+    let of_kind = |host: &Host| host.watched.iter().filter(|slice| slice.kind == kind).cloned().collect::<Vec<_>>();
+    assert_eq!(of_kind(&host), [Slice::from(&kind)], "the informer has all of it");
+
+    host.readable.insert(place, only("team-b"));
+    let rbac = |kind: &str| Kind::new("rbac.authorization.k8s.io/v1", kind);
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "b", "namespace": "team-b", "uid": "b"}, "roleRef": {"kind": "Role", "name": "r"},
+        "subjects": [{"kind": "ServiceAccount", "name": "zero", "namespace": "mortise-system"}],
+    });
+    host.store(&ObjectRef { kind: rbac("RoleBinding"), name: Name::new("team-b", "b") }, binding);
+    let before = host.reviews.len();
+    host.pass(1_000);
+    assert_eq!(host.reviews.len() - before, 3);
+    assert!(
+        host.reviews[before].namespaces.contains("team-b"),
+        "the binding says where to ask: {:?}",
+        host.reviews[before]
+    );
+    assert_eq!(children(&mut host), BTreeSet::from(["team-b".to_owned()]));
+    create_in(&mut host, &kind, "team-a");
+    host.pass(60_000);
+    assert_eq!(children(&mut host), BTreeSet::new(), "what it does not see any more does not wake it");
+}

@@ -32,6 +32,7 @@ fn g9_a_plugin_without_a_service_account_is_refused_where_one_is_required_until_
     alone.registered("podset", "podsets.example.com", Ok(()));
     alone.list("PodSet");
     alone.list("ConfigMap");
+    alone.review(&Readable::Everywhere);
     alone.settle();
     assert_eq!(
         (alone.ready("podset"), alone.shows("podset", "/identity")),
@@ -54,6 +55,7 @@ fn g9_a_plugin_acts_as_the_host_unless_its_object_names_a_service_account() {
     assert_eq!(*alone.shows("podset", "/identity"), "host");
     alone.want("podset", account("podset"));
     alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.review(&Readable::Everywhere);
     alone.settle();
     assert_eq!(*alone.shows("podset", "/identity"), "mortise-system/podset");
     let log = alone.log();

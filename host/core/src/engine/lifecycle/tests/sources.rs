@@ -9,25 +9,9 @@ impl Alone {
         self.show(name);
     }
 
-    /// A ConfigMap that is a plugin only where a Plugin object names it.
-    fn source(&mut self, name: &str, digest: &str) {
-        let place = format!("ConfigMap mortise-system/{name}");
-        let offer = Offer::new(name, place, Digest(digest.into()), "{}");
-        self.take_offer(Offer { only_named: true, source_version: "17".into(), ..offer });
-    }
-
     fn source_gone(&mut self, name: &str) {
         let place = format!("ConfigMap mortise-system/{name}").into();
         self.with(|lifecycle, cx| lifecycle.on_source_gone(&name.into(), &place, cx));
-    }
-
-    /// The component of this digest comes up.
-    fn comes_up(&mut self, name: &str, digest: &str) {
-        self.compiled(digest, compiled("PodSet", &[]));
-        self.registered(name, "podsets.example.com", Ok(()));
-        self.list("PodSet");
-        self.list("ConfigMap");
-        self.settle();
     }
 }
 

@@ -1,0 +1,105 @@
+//! Which ServiceAccounts the roles of a cluster concern, by the bindings that the cache shows. It says whom to ask about, and
+//! where; the API server says what they may. It must not know plugins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::object::{Kind, Object, ObjectRef};
+use crate::service_account::ServiceAccount;
+use crate::store::Change;
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
+/// The kinds that grant rights.
+pub(super) fn kinds() -> [Kind; 4] {
+    ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"].map(|kind| Kind::new(RBAC, kind))
+}
+
+pub(super) fn is_rbac(kind: &Kind) -> bool {
+    &*kind.api_version == RBAC
+}
+
+/// The bindings of a cluster.
+#[derive(Debug, Default)]
+pub(super) struct Bindings {
+    all: BTreeMap<ObjectRef, Binding>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Binding {
+    role: (String, String),
+    subjects: Vec<Subject>,
+}
+
+/// Somebody whom a binding names.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct Subject {
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+impl Subject {
+    /// Whether the ServiceAccount is meant, by its name or as one of a group.
+    pub fn has(&self, account: &ServiceAccount) -> bool {
+        match &*self.kind {
+            "ServiceAccount" => self.name == *account.name && self.namespace == *account.namespace,
+            "User" => self.name == account.user(),
+            "Group" => account.groups().contains(&self.name),
+            _ => false,
+        }
+    }
+}
+
+impl Bindings {
+    /// Follows a change of a role or a binding. Whom it may concern.
+    pub fn on_change(&mut self, change: &Change) -> BTreeSet<Subject> {
+        let Some(object) = change.object() else { return BTreeSet::new() };
+        let target = object.reference();
+        if matches!(&*target.kind.kind, "Role" | "ClusterRole") {
+            let of_role = self.all.iter().filter(|(binding, Binding { role, .. })| {
+                *role.0 == *target.kind.kind
+                    && *role.1 == *target.name.name
+                    && (role.0 == "ClusterRole" || binding.name.namespace == target.name.namespace)
+            });
+            return of_role.flat_map(|(_, binding)| binding.subjects.iter().cloned()).collect();
+        }
+        let after = change.after.as_ref().map(|after| read(after));
+        let before = match &after {
+            Some(after) => self.all.insert(target, after.clone()),
+            None => self.all.remove(&target),
+        };
+        if before == after {
+            return BTreeSet::new();
+        }
+        before.into_iter().chain(after).flat_map(|binding| binding.subjects).collect()
+    }
+
+    /// The namespaces where a RoleBinding has the ServiceAccount.
+    pub fn namespaces_of(&self, account: &ServiceAccount) -> BTreeSet<Arc<str>> {
+        let names = |binding: &Binding| binding.subjects.iter().any(|subject| subject.has(account));
+        let of_account =
+            self.all.iter().filter(|(target, binding)| &*target.kind.kind == "RoleBinding" && names(binding));
+        of_account.map(|(target, _)| Arc::clone(&target.name.namespace)).collect()
+    }
+}
+
+fn read(object: &Object) -> Binding {
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Parts {
+        role_ref: Role,
+        subjects: Vec<Subject>,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Role {
+        kind: String,
+        name: String,
+    }
+    let Parts { role_ref, subjects } = serde_json::from_str(object.json()).unwrap_or_default();
+    Binding { role: (role_ref.kind, role_ref.name), subjects }
+}

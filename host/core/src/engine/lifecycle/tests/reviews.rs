@@ -1,0 +1,190 @@
+//! What ServiceAccounts may read: when it is asked, and what follows.
+
+use super::*;
+
+const NOWHERE: Readable = Readable::In(BTreeSet::new());
+
+fn within(namespaces: &[&str]) -> Readable {
+    Readable::In(namespaces.iter().map(|name| Arc::from(*name)).collect())
+}
+
+/// A role or a binding of RBAC.
+fn rbac(kind: &str, namespace: &str, name: &str, rest: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, "uid": format!("uid-{name}")},
+    });
+    merge(&mut object, rest);
+    object
+}
+
+fn binding(namespace: &str, role: &str, subjects: &Value) -> Value {
+    rbac("RoleBinding", namespace, "readers", &json!({"roleRef": {"kind": "Role", "name": role}, "subjects": subjects}))
+}
+
+fn podset() -> Value {
+    json!([{"kind": "ServiceAccount", "name": "podset", "namespace": "mortise-system"}])
+}
+
+impl Alone {
+    /// A plugin whose object names the ServiceAccount "podset", up to the list of its kinds.
+    fn identified() -> Self {
+        let mut alone = Self::started();
+        alone.want("podset", json!({"serviceAccountName": "podset"}));
+        alone.source("podset", "1");
+        alone.comes_up("podset", "1");
+        alone
+    }
+
+    /// Somebody changes an object of RBAC, and the watch shows it.
+    fn grant(&mut self, object: &Value) {
+        self.version += 1;
+        let mut object = object.clone();
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let change = self.store.apply(decoded(&object));
+        self.with(|lifecycle, cx| lifecycle.on_change(&change, cx));
+    }
+
+    fn asked(&self) -> Vec<String> {
+        let shown = |review: &Review| {
+            let namespaces: Vec<&str> = review.namespaces.iter().map(|name| &**name).collect();
+            format!("{} {} {}", review.account, review.kind.kind, namespaces.join(",")).trim_end().to_owned()
+        };
+        self.reviews.iter().map(shown).collect()
+    }
+
+    fn ready_lines(&mut self) -> Vec<String> {
+        self.log().into_iter().filter(|line| line.contains("ready") || line.starts_with("serve")).collect()
+    }
+}
+
+#[test]
+fn g9_a_version_serves_when_it_is_known_what_its_service_account_may_read() {
+    let mut alone = Alone::identified();
+    assert!(alone.reviews.is_empty(), "the bindings say where to ask");
+    assert_eq!(alone.ready("podset"), "False Starting");
+    alone.list("RoleBinding");
+    alone.grant(&binding("team-a", "reader", &podset()));
+    for kind in ["ClusterRole", "ClusterRoleBinding", "Role"] {
+        alone.list(kind);
+    }
+    let asked = ["PodSet", "ConfigMap"].map(|kind| format!("mortise-system/podset {kind} team-a"));
+    assert_eq!(alone.asked(), asked);
+    alone.log();
+    alone.answer(&within(&["team-a"]));
+    alone.settle();
+    assert_eq!(alone.ready_lines(), ["serve podset 1", "podset/PodSet ready"]);
+    assert_eq!(alone.ready("podset"), "True Serving");
+}
+
+#[test]
+fn g9_r5_a_kind_that_a_service_account_may_read_nowhere_blocks_the_plugin_and_comes_back_with_the_right() {
+    let mut alone = Alone::identified();
+    alone.review(&NOWHERE);
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.condition("podset", "Permitted")),
+        ("False Forbidden".into(), "False Forbidden".into())
+    );
+    let message = alone.shows("podset", "/conditions").to_string();
+    assert!(message.contains("the ServiceAccount mortise-system/podset may not list, watch and get"), "{message}");
+    assert!(message.contains("mortise rbac FILE.wasm --service-account podset"), "{message}");
+
+    alone.grant(&binding("team-a", "reader", &podset()));
+    assert_eq!(alone.asked(), NONE, "several changes come together");
+    alone.pass(1_000);
+    assert_eq!(alone.asked().len(), 2);
+    alone.log();
+    alone.answer(&within(&["team-a"]));
+    alone.settle();
+    assert_eq!(alone.ready_lines(), ["serve podset 1", "podset/PodSet ready"]);
+    assert_eq!(alone.condition("podset", "Permitted"), "True Allowed");
+
+    // Taken away again, in two steps.
+    alone.grant(&binding("team-a", "other", &podset()));
+    alone.pass(1_000);
+    alone.answer(&Readable::Everywhere);
+    alone.settle();
+    assert_eq!(alone.ready_lines(), ["serve podset 1"], "it sees more from now on");
+    alone.grant(&binding("team-a", "other", &json!([])));
+    alone.pass(1_000);
+    alone.answer(&NOWHERE);
+    alone.settle();
+    assert_eq!(alone.ready_lines(), ["serve podset 1", "podset/PodSet unready"]);
+    assert_eq!(alone.ready("podset"), "False Forbidden");
+}
+
+#[test]
+fn g9_a_change_of_rights_is_asked_about_once_and_only_for_those_whom_it_may_concern() {
+    let mut alone = Alone::identified();
+    alone.review(&Readable::Everywhere);
+    alone.settle();
+    let somebody = json!([{"kind": "ServiceAccount", "name": "other", "namespace": "mortise-system"}]);
+    alone.grant(&binding("team-a", "reader", &somebody));
+    alone.grant(&rbac("Role", "team-a", "reader", &json!({"rules": []})));
+    alone.pass(10_000);
+    assert_eq!(alone.asked(), NONE);
+    for subjects in [
+        podset(),
+        json!([{"kind": "User", "name": "system:serviceaccount:mortise-system:podset"}]),
+        json!([{"kind": "Group", "name": "system:serviceaccounts:mortise-system"}]),
+        json!([{"kind": "Group", "name": "system:authenticated"}]),
+    ] {
+        alone.grant(&binding("team-a", "reader", &subjects));
+        alone.pass(1_000);
+        assert_eq!(alone.asked().len(), 2, "{subjects}");
+        // The role of a binding, of its namespace and no other.
+        alone.grant(&rbac("Role", "team-b", "reader", &json!({"rules": []})));
+        alone.answer(&Readable::Everywhere);
+        alone.pass(10_000);
+        assert_eq!(alone.asked(), NONE, "{subjects}");
+        alone.grant(&rbac("Role", "team-a", "reader", &json!({"rules": [{"verbs": ["get"]}]})));
+        alone.pass(1_000);
+        assert_eq!(alone.asked().len(), 2, "{subjects}");
+        alone.answer(&Readable::Everywhere);
+    }
+    alone.settle();
+    alone.log();
+    alone.pass(60 * 60_000);
+    assert_eq!(alone.asked().len(), 2, "other authorizers than RBAC change without a notice");
+    // A change while an answer is under way may be newer than the answer.
+    alone.grant(&binding("team-a", "reader", &podset()));
+    alone.pass(1_000);
+    alone.answer(&Readable::Everywhere);
+    alone.pass(1_000);
+    assert_eq!(alone.asked().len(), 2);
+    alone.answer(&Readable::Everywhere);
+    assert_eq!(alone.ready_lines(), NONE, "nothing has changed for the plugin");
+}
+
+#[test]
+fn g9_a_review_that_fails_is_repeated_and_what_was_known_stays() {
+    let mut alone = Alone::identified();
+    alone.review(&Readable::Everywhere);
+    alone.settle();
+    alone.grant(&binding("team-a", "reader", &podset()));
+    alone.pass(1_000);
+    let error = || WriteError { class: WriteErrorClass::Unavailable, message: "away".to_owned() };
+    while let Some(review) = alone.reviews.pop_front() {
+        alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Err(error()), cx));
+    }
+    alone.settle();
+    assert_eq!(alone.ready("podset"), "True Serving");
+    alone.pass(5_000);
+    assert_eq!(alone.asked().len(), 2);
+
+    let mut alone = Alone::identified();
+    for kind in ["ClusterRole", "ClusterRoleBinding", "Role"] {
+        alone.list(kind);
+    }
+    alone.watch_fails("RoleBinding", WatchError::Denied("no".to_owned()));
+    for _ in 0..5 {
+        assert_eq!(alone.asked().len(), 2, "without the right to read bindings it is asked for everywhere");
+        while let Some(review) = alone.reviews.pop_front() {
+            alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Err(error()), cx));
+        }
+        alone.settle();
+        alone.pass(5_000);
+    }
+    assert_eq!(alone.condition("podset", "Permitted"), "Unknown ReviewFailed");
+}

@@ -1,0 +1,71 @@
+//! What a ServiceAccount may read, as the API server says it: the review, its answer, and what of a declaration is left. It
+//! must not know how it is asked, or what grants rights.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::object::Kind;
+use crate::scope::Scope;
+use crate::service_account::ServiceAccount;
+
+/// The verbs that reading takes, in the order in which they are asked for: few may list and not get.
+pub const READ: [&str; 3] = ["list", "watch", "get"];
+
+/// Where may a plugin's ServiceAccount list, watch and get a kind?
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Review {
+    /// The plugin that it is for.
+    pub plugin: Arc<str>,
+    /// The ServiceAccount.
+    pub account: Arc<ServiceAccount>,
+    /// The kind.
+    pub kind: Kind,
+    /// Where else to ask when it may not everywhere: no API says where somebody may do something.
+    pub namespaces: BTreeSet<Arc<str>>,
+}
+
+/// Where a kind may be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Readable {
+    /// Everywhere, and where it has no namespaces.
+    Everywhere,
+    /// In these namespaces; nowhere, if there are none.
+    In(BTreeSet<Arc<str>>),
+}
+
+/// Where each kind that a plugin declares may be read.
+pub type Rights = BTreeMap<Kind, Readable>;
+
+impl Readable {
+    /// What is left of a declaration; None: nothing.
+    pub fn narrow(&self, declared: &Scope) -> Option<Scope> {
+        let Self::In(readable) = self else { return Some(declared.clone()) };
+        let declares = |namespace: &&Arc<str>| declared.has_namespace(namespace);
+        let namespaces: BTreeSet<Arc<str>> = readable.iter().filter(declares).cloned().collect();
+        (!namespaces.is_empty()).then(|| Scope { namespaces, labels: declared.labels.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_declaration_is_never_wider_and_nothing_is_not_everything() {
+        let scope = |names: &[&str]| Scope {
+            namespaces: names.iter().map(|name| Arc::from(*name)).collect(),
+            ..Scope::default()
+        };
+        let within = |names: &[&str]| Readable::In(scope(names).namespaces);
+        for (readable, declared, left) in [
+            (Readable::Everywhere, &[][..], Some(&[][..])),
+            (Readable::Everywhere, &["a"], Some(&["a"])),
+            (within(&["a", "b"]), &[], Some(&["a", "b"])),
+            (within(&["a", "b"]), &["b", "c"], Some(&["b"])),
+            (within(&["a"]), &["b"], None),
+            (within(&[]), &[], None),
+        ] {
+            assert_eq!(readable.narrow(&scope(declared)), left.map(scope), "{readable:?} of {declared:?}");
+        }
+    }
+}

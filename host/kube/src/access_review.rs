@@ -1,0 +1,68 @@
+//! Asks where a ServiceAccount may read a kind, by SubjectAccessReviews. It must not know why, or what follows.
+
+use bytes::Bytes;
+use http::Method;
+use mortise_core::object::Kind;
+use mortise_core::rights::{READ, Readable, Review};
+use mortise_core::write::WriteError;
+use serde_json::{Value, json};
+
+use crate::client::{ApiServer, READ_TIMEOUT, request};
+use crate::discovery::Resource;
+use crate::failure::Failure;
+
+const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+impl ApiServer {
+    /// Where the ServiceAccount may list, watch and get the kind: everywhere, or in which of the namespaces of the review. A
+    /// request for each verb, up to the first that is not allowed; first for everywhere, then for each namespace.
+    ///
+    /// # Errors
+    /// The first request that has no answer.
+    pub async fn review(&self, review: &Review) -> Result<Readable, WriteError> {
+        self.reviewed(review).await.map_err(Failure::into_write_error)
+    }
+
+    async fn reviewed(&self, review: &Review) -> Result<Readable, Failure> {
+        let resource = self.resource(&review.kind).await?;
+        if self.may_read(review, &resource, "").await? {
+            return Ok(Readable::Everywhere);
+        }
+        let mut readable = Readable::In(Default::default());
+        for namespace in review.namespaces.iter().filter(|_| resource.namespaced) {
+            if self.may_read(review, &resource, namespace).await?
+                && let Readable::In(namespaces) = &mut readable
+            {
+                namespaces.insert(namespace.clone());
+            }
+        }
+        Ok(readable)
+    }
+
+    async fn may_read(&self, review: &Review, resource: &Resource, namespace: &str) -> Result<bool, Failure> {
+        for verb in READ {
+            if !self.may(verb, review, resource, namespace).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn may(&self, verb: &str, review: &Review, resource: &Resource, namespace: &str) -> Result<bool, Failure> {
+        let (kind, account) = (&review.kind, &review.account);
+        let attributes = json!({
+            "group": kind.group(), "version": kind.version(), "resource": resource.plural, "verb": verb, "namespace": namespace,
+        });
+        let body = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": account.user(), "groups": account.groups(), "resourceAttributes": attributes},
+        });
+        // Reviews wait for each other, and for no reads of objects.
+        let _permit = self.live_reads().enter(Kind::new("authorization.k8s.io/v1", "SubjectAccessReview")).await;
+        let request = request(Method::POST, PATH, Some("application/json"), Bytes::from(body.to_string()))?;
+        let response = self.send(request, READ_TIMEOUT).await?;
+        let answer: Value = serde_json::from_slice(&response.body)
+            .map_err(|error| Failure::Lost(format!("the answer to a SubjectAccessReview cannot be read: {error}")))?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+}
