@@ -140,6 +140,7 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
         http: http_rules(),
         finalize: true,
         concurrency: 1,
+        visible: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ mod dev;
 mod finalizers;
 mod inspect;
 mod kubernetes;
+mod manifests;
 mod push;
 mod rbac;
 mod run;
@@ -33,8 +34,9 @@ use clap::{Parser, Subcommand};
     after_help = "\
 Examples:
   mortise inspect podset.wasm                     show a plugin's manifest, imports and sizes
-  mortise rbac podset.wasm | kubectl apply -f -   give the host the rights that the plugin needs
   mortise push podset.wasm                        put it into the cluster
+  mortise rbac podset.wasm --service-account podset | kubectl apply -f -
+                                                  give it a ServiceAccount with the rights that it needs
   mortise run --kubeconfig ~/.kube/config         run the host on this machine
   mortise cluster --kubeconfig local.yaml         run a Kubernetes cluster to try it on"
 )]
@@ -61,6 +63,8 @@ enum Command {
     Push(push::PushArgs),
     /// Print the RBAC that a plugin, or the host, needs
     Rbac(rbac::RbacArgs),
+    /// Write a folder for Git with a plugin, its rights and its Plugin object
+    Manifests(manifests::ManifestsArgs),
     /// Remove the finalizers of a removed plugin, so that its objects can be deleted
     Finalizers(finalizers::FinalizersArgs),
     /// Print the CustomResourceDefinition of Plugin objects
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Command::Cluster(args) => cluster::run(args),
         Command::Push(args) => push::run(&args),
         Command::Rbac(args) => rbac::run(&args),
+        Command::Manifests(args) => manifests::run(&args),
         Command::Finalizers(args) => finalizers::run(&args),
         Command::Crd(args) => crd::run(&args),
         Command::CompileComponent => return mortise_wasm::compile::child_main(),

@@ -19,7 +19,7 @@ mod service_account;
 mod tests;
 
 use rules::{account, aggregated, label, metadata, named_namespaces, role_name, role_ref, rule, rules, unnamed_groups};
-use service_account::Identified;
+pub use service_account::Identified;
 
 #[derive(Debug, Args)]
 #[command(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::digest::Digest;
 use crate::refusal::Refusal;
-use crate::rights::Rights;
+use crate::rights::{Namespaces, Rights};
 use crate::service_account::ServiceAccount;
 
 /// Bytes of a component's head: the magic number, a version, and a layer that distinguishes components from modules.
@@ -53,6 +53,8 @@ pub struct Offer {
     pub only_named: bool,
     /// As [`Version::service_account`]. A source has none: its Plugin object names it.
     pub service_account: Option<Arc<ServiceAccount>>,
+    /// As [`Version::namespaces`].
+    pub namespaces: Option<Namespaces>,
 }
 
 impl Offer {
@@ -64,13 +66,23 @@ impl Offer {
         config: impl Into<Arc<str>>,
     ) -> Self {
         let (name, source, config) = (name.into(), source.into(), config.into());
-        Self { name, source, digest, config, source_version: "".into(), only_named: false, service_account: None }
+        Self {
+            name,
+            source,
+            digest,
+            config,
+            source_version: "".into(),
+            only_named: false,
+            service_account: None,
+            namespaces: None,
+        }
     }
 
     /// The version that it offers.
     pub fn version(&self) -> Version {
         let (digest, config) = (self.digest.clone(), Arc::clone(&self.config));
-        Version { digest, config, service_account: self.service_account.clone(), rights: None }
+        let (service_account, namespaces) = (self.service_account.clone(), self.namespaces.clone());
+        Version { digest, config, service_account, namespaces, rights: None }
     }
 }
 
@@ -83,6 +95,8 @@ pub struct Version {
     pub config: Arc<str>,
     /// Its requests to the API server are those of this ServiceAccount; the host's own, if there is none.
     pub service_account: Option<Arc<ServiceAccount>>,
+    /// Where it sees and acts, of what has a namespace; everywhere, if there are none.
+    pub namespaces: Option<Namespaces>,
     /// What of its declarations it sees, once that is known; all, if it has no ServiceAccount.
     pub rights: Option<Arc<Rights>>,
 }

@@ -1,6 +1,7 @@
 //! The Plugin object (plugins.mortise.dev), which shows a plugin's state in the cluster. Its CRD is in
 //! `plugin_crd.json`; `engine/lifecycle/conditions.rs` decides its status.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -8,6 +9,7 @@ use serde_json::Value;
 
 use crate::digest::Digest;
 use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::rights::Namespaces;
 use crate::well_known::{API_VERSION, HOST_NAMESPACE_LABEL};
 
 /// The CRD's metadata.name.
@@ -38,6 +40,8 @@ pub struct Spec {
     pub config: Option<Arc<str>>,
     /// The name of the ServiceAccount of the host's namespace that it acts as; the host, if there is none.
     pub service_account: Option<Arc<str>>,
+    /// Where it sees and acts; everywhere, if there are none.
+    pub namespaces: Option<Namespaces>,
     /// Nothing is reconciled.
     pub suspend: bool,
 }
@@ -56,6 +60,7 @@ pub fn spec(object: &Object) -> Spec {
         digest: Option<String>,
         config: Option<Value>,
         service_account_name: Option<Arc<str>>,
+        namespaces: BTreeSet<Arc<str>>,
         suspend: bool,
     }
     #[derive(Deserialize, Default)]
@@ -71,6 +76,7 @@ pub fn spec(object: &Object) -> Spec {
         digest: spec.digest.map(|digest| Digest(digest.into())),
         config: spec.config.map(|config| config.to_string().into()),
         service_account: spec.service_account_name,
+        namespaces: (!spec.namespaces.is_empty()).then(|| spec.namespaces.into()),
         suspend: spec.suspend,
     }
 }

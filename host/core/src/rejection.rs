@@ -113,7 +113,13 @@ mod tests {
     }
 
     fn version(config: &str) -> Version {
-        Version { digest: digest::of(b"1"), config: config.into(), service_account: None, rights: None }
+        Version {
+            digest: digest::of(b"1"),
+            config: config.into(),
+            service_account: None,
+            namespaces: None,
+            rights: None,
+        }
     }
 
     #[test]

@@ -9,11 +9,13 @@ use crate::scope::Scope;
 use crate::service_account::ServiceAccount;
 
 /// The verbs that reading takes, in the order in which they are asked for: few may list and not get.
-pub const READ: [&str; 3] = ["list", "watch", "get"];
+const READ: [&str; 3] = ["list", "watch", "get"];
 
 /// Where may a plugin's ServiceAccount list, watch and get a kind?
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Review {
+    /// Returned with the answer.
+    pub id: u64,
     /// The plugin that it is for.
     pub plugin: Arc<str>,
     /// The ServiceAccount.
@@ -22,6 +24,16 @@ pub struct Review {
     pub kind: Kind,
     /// Where else to ask when it may not everywhere: no API says where somebody may do something.
     pub namespaces: BTreeSet<Arc<str>>,
+    /// It is a dynamic kind, which is listed and watched, and never read live: roles for a pattern have no `get`, which for all
+    /// resources of a group has subresources too.
+    pub is_dynamic: bool,
+}
+
+impl Review {
+    /// The verbs to ask for.
+    pub fn verbs(&self) -> &'static [&'static str] {
+        if self.is_dynamic { &READ[..2] } else { &READ }
+    }
 }
 
 /// Where a kind may be read.
@@ -35,6 +47,19 @@ pub enum Readable {
 
 /// Where each kind that a plugin declares may be read.
 pub type Rights = BTreeMap<Kind, Readable>;
+
+/// The namespaces in which a plugin sees and acts.
+pub type Namespaces = Arc<BTreeSet<Arc<str>>>;
+
+/// What is left of a declaration in these namespaces. Objects without a namespace are in none, and stay.
+pub fn within(declared: &Scope, namespaces: &Namespaces) -> Scope {
+    if declared.namespaces.is_empty() {
+        let namespaces = namespaces.iter().cloned().chain([Arc::from("")]).collect();
+        return Scope { namespaces, labels: declared.labels.clone() };
+    }
+    let both: BTreeSet<Arc<str>> = declared.namespaces.intersection(namespaces).cloned().collect();
+    if both.is_empty() { Scope::nothing() } else { Scope { namespaces: both, labels: declared.labels.clone() } }
+}
 
 impl Readable {
     /// What is left of a declaration; None: nothing.
@@ -67,5 +92,18 @@ mod tests {
         ] {
             assert_eq!(readable.narrow(&scope(declared)), left.map(scope), "{readable:?} of {declared:?}");
         }
+    }
+
+    #[test]
+    fn within_namespaces_a_declaration_keeps_what_has_none() {
+        let namespaces: Namespaces = BTreeSet::from(["a".into(), "b".into()]).into();
+        let scope = |names: &[&str]| Scope {
+            namespaces: names.iter().map(|name| Arc::from(*name)).collect(),
+            ..Scope::default()
+        };
+        assert_eq!(within(&Scope::default(), &namespaces), scope(&["", "a", "b"]));
+        assert_eq!(within(&scope(&["b", "c"]), &namespaces), scope(&["b"]));
+        assert_eq!(within(&scope(&["c"]), &namespaces), Scope::nothing());
+        assert_eq!(within(&Scope::nothing(), &namespaces), Scope::nothing());
     }
 }

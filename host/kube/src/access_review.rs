@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Method;
 use mortise_core::object::Kind;
-use mortise_core::rights::{READ, Readable, Review};
+use mortise_core::rights::{Readable, Review};
 use mortise_core::write::WriteError;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 impl ApiServer {
-    /// Where the ServiceAccount may list, watch and get the kind: everywhere, or in which of the namespaces of the review. A
+    /// Where the ServiceAccount may read the kind: everywhere, or in which of the namespaces of the review. A
     /// request for each verb, up to the first that is not allowed; first for everywhere, then for each namespace.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl ApiServer {
     }
 
     async fn may_read(&self, review: &Review, resource: &Resource, namespace: &str) -> Result<bool, Failure> {
-        for verb in READ {
+        for verb in review.verbs() {
             if !self.may(verb, review, resource, namespace).await? {
                 return Ok(false);
             }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use mortise_core::digest;
 use serde_json::json;
 
 use super::rights::{bind, bind_here, grant, start_restricted_with};
@@ -19,6 +20,10 @@ fn identify(world: &World, plugin: &str) {
 fn identify_component(world: &World, plugin: &str, component: &str) {
     let component = built(component);
     grant(world, &[component.to_str().unwrap(), "--service-account", plugin]);
+    bind_host(world, plugin);
+}
+
+fn bind_host(world: &World, plugin: &str) {
     bind(world, plugin, &format!("mortise-plugin-{plugin}-watch"));
     bind_here(world, plugin, &format!("mortise-plugin-{plugin}-identity"));
 }
@@ -195,4 +200,37 @@ fn g9_two_plugins_see_what_their_service_accounts_may_read_over_one_watch() {
     });
     println!("given after {:.1} s, {} reviews", begin.elapsed().as_secs_f64(), reviews(&world));
     world.wait_condition("library", "Permitted", "True", "Allowed");
+
+    // The Plugin object says less than the rights.
+    let spec = json!({"spec": {"namespaces": [&here]}}).to_string();
+    world.kubectl(&["patch", "plugin", "library", "--type=merge", "-p", &spec]);
+    world.until("the library sees one of the two", || {
+        (seen_by_library(&world, &here) == format!("[\"{here}/one\"]")).then_some(())
+    });
+}
+
+#[test]
+fn g9_a_folder_of_manifests_is_all_that_a_plugin_and_its_next_build_need() {
+    let mut world = World::new("manifests");
+    start_restricted_with(&mut world, &["--require-service-account"]);
+    world.wait_plugins_served();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    for component in ["plugins/podset.wasm", "test-guests/podset-next.wasm"] {
+        let component = built(component);
+        let mut command = std::process::Command::new(built("debug/mortise"));
+        command.arg("manifests").arg(&component).args(["--name", "podset", "--output", folder]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        println!("{}", String::from_utf8_lossy(&output.stdout));
+        world.kubectl(&["apply", "--server-side", "-k", folder]);
+        bind_host(&world, "podset");
+        let digest = digest::of(&std::fs::read(&component).unwrap()).to_string();
+        world.until("the component serves", || {
+            (world.plugin_digest("podset").as_deref() == Some(&*digest)).then_some(())
+        });
+        world.wait_ready("podset");
+    }
+    world.apply(&world.podset("a", 2));
+    wait_replicas(&world, "2");
 }

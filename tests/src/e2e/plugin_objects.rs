@@ -111,7 +111,7 @@ fn wait_replicas(world: &World, replicas: &str) {
 fn a_plugin_is_delivered_updated_rolled_back_suspended_and_pruned_from_a_kustomization() {
     let mut world = World::new("delivered");
     world.start_host();
-    world.kubectl(&["wait", "--for=condition=Established", "crd/plugins.mortise.dev", "--timeout=60s"]);
+    world.wait_plugins_served();
     let [first, second] = ["plugins/podset.wasm", "test-guests/podset-next.wasm"].map(built);
     let [first_digest, second_digest] = [&first, &second].map(|component| digest_of(component));
     let git = Delivery::new();
@@ -163,7 +163,7 @@ fn a_plugin_is_delivered_updated_rolled_back_suspended_and_pruned_from_a_kustomi
 fn a_plugin_waits_for_the_digest_that_it_is_pinned_to_and_for_its_source() {
     let mut world = World::new("pinned");
     world.start_host();
-    world.kubectl(&["wait", "--for=condition=Established", "crd/plugins.mortise.dev", "--timeout=60s"]);
+    world.wait_plugins_served();
     let [first, second] = ["plugins/podset.wasm", "test-guests/podset-next.wasm"].map(built);
     let plugin = |source: &str, digest: &str| {
         let spec = json!({"source": {"configMap": source}, "digest": digest});

@@ -314,6 +314,11 @@ impl World {
         self.kubectl(&["delete", "configmap", name, "-n", HOST_NAMESPACE]);
     }
 
+    /// Waits until Plugin objects may be made.
+    pub fn wait_plugins_served(&self) {
+        self.until("Plugin objects are served", || self.plane.kubectl_output(&["get", "plugins"]).ok());
+    }
+
     pub fn wait_ready(&mut self, plugin: &str) {
         self.wait_condition(plugin, "Ready", "True", "");
         self.wait_event_of(plugin);

@@ -24,6 +24,11 @@ pub struct Identified<'a> {
 impl Identified<'_> {
     /// All of it, for `kubectl apply`.
     pub fn documents(&self) -> anyhow::Result<String> {
+        Ok(self.rights()? + &documents(&[self.plugin_object()])?)
+    }
+
+    /// All but the Plugin object.
+    pub fn rights(&self) -> anyhow::Result<String> {
         let service_account =
             ServiceAccount { metadata: metadata(self.service_account, Some(self.namespace)), ..Default::default() };
         let mut text = [unnamed_groups(self.manifest), documents(&[service_account])?].concat();
@@ -37,8 +42,7 @@ impl Identified<'_> {
                 text += &bound_role(&name, &namespace, rules, subject)?;
             }
         }
-        text += &self.acting()?;
-        Ok(text + &documents(&[self.plugin_object()])?)
+        Ok(text + &self.acting()?)
     }
 
     /// What the plugin may do everywhere, Events of its objects among it.

@@ -67,6 +67,7 @@ pub(super) struct Lifecycle {
     sources: Sources,
     /// Whom the cluster's roles concern.
     bindings: Bindings,
+    last_review: u64,
     plugins: BTreeMap<Arc<str>, Plugin>,
     components: BTreeMap<Digest, Component>,
     kind_owners: KindOwners,
@@ -97,6 +98,7 @@ impl Lifecycle {
             requires_service_account: config.require_service_account,
             sources: Sources::default(),
             bindings: Bindings::default(),
+            last_review: 0,
             plugins: BTreeMap::new(),
             components: BTreeMap::new(),
             kind_owners: KindOwners::default(),
@@ -162,7 +164,7 @@ impl Lifecycle {
                 Timer::Throttled(plugin) => self.end_throttled(&plugin, cx),
                 Timer::Orphan(name) => self.delete_orphan(&name, cx),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, cx),
-                Timer::Review(plugin) => self.review_again(&plugin, cx),
+                Timer::Review(plugin) => self.run_reviews(&plugin, cx),
                 Timer::DynamicKinds(plugin) => {
                     self.drop_released_kinds(&plugin, cx);
                     self.begin_named_kinds(&plugin, cx);

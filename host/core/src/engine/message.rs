@@ -11,6 +11,7 @@ use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
 use crate::object::{Kind, Object};
 use crate::permission::Permission;
+use crate::rights::Namespaces;
 use crate::scope::Slice;
 use crate::service_account::ServiceAccount;
 use crate::workqueue::Key;
@@ -103,6 +104,8 @@ pub(super) struct Sender {
     pub plugin: Option<Arc<str>>,
     /// Whose request it is.
     pub service_account: Option<Arc<ServiceAccount>>,
+    /// Where it may act, of what has a namespace; everywhere, if there are none.
+    pub namespaces: Option<Namespaces>,
 }
 
 /// A write to be sent.

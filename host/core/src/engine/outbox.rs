@@ -17,8 +17,9 @@ use crate::lease::Claim;
 use crate::map::Map;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
+use crate::rights::Namespaces;
 use crate::time::Now;
-use crate::write::{Write, WriteError, WriteId, WriteOp, Written};
+use crate::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 
 mod budget;
 
@@ -72,7 +73,10 @@ impl Outbox {
     }
 
     fn send(&mut self, outgoing: Outgoing, cx: &mut Context<'_>) {
-        let Outgoing { by: Sender { plugin, service_account }, cause, op, owner } = outgoing;
+        let Outgoing { by: Sender { plugin, service_account, namespaces }, cause, op, owner } = outgoing;
+        if let Some(error) = plugin.as_ref().and_then(|plugin| outside(plugin, namespaces.as_ref()?, op.target())) {
+            return Self::report(owner, op, Err(error), cx);
+        }
         let is_shown = |target: &ObjectRef| cx.store.snapshot().get(&target.kind, &target.name).is_some();
         if let Some(plugin) = &plugin
             && let Some(Debt { until_ms, message }) = self.budgets.spend(cx.now.mono_ms, plugin, op.creates(is_shown))
@@ -90,15 +94,20 @@ impl Outbox {
     pub fn on_wrote(&mut self, id: WriteId, result: Result<Written, WriteError>, cx: &mut Context<'_>) {
         let is_void = id.0 <= self.void_up_to;
         let result = result.and_then(|written| if is_void { Err(WriteError::undone()) } else { Ok(written) });
-        match self.in_flight.remove(&id) {
-            Some((Owner::Key(key), op)) => cx.notify_reconciler(ToReconciler::Wrote { key, op, result }),
-            Some((Owner::Lifecycle(write), op)) => cx.notify_lifecycle(ToLifecycle::Wrote { write, op, result }),
-            Some((Owner::Nobody, op)) => {
+        if let Some((owner, op)) = self.in_flight.remove(&id) {
+            Self::report(owner, op, result, cx);
+        }
+    }
+
+    fn report(owner: Owner, op: WriteOp, result: Result<Written, WriteError>, cx: &mut Context<'_>) {
+        match owner {
+            Owner::Key(key) => cx.notify_reconciler(ToReconciler::Wrote { key, op, result }),
+            Owner::Lifecycle(write) => cx.notify_lifecycle(ToLifecycle::Wrote { write, op, result }),
+            Owner::Nobody => {
                 if let Err(error) = result {
                     cx.observe(Observation::WriteFailed { cause: None, target: op.target().clone(), error });
                 }
             }
-            None => {}
         }
     }
 
@@ -146,6 +155,17 @@ impl Outbox {
             cx.notify_lifecycle(ToLifecycle::MayWrite);
         }
     }
+}
+
+/// Why a plugin may not write an object, if its namespace is none of those where the plugin may act.
+fn outside(plugin: &str, namespaces: &Namespaces, target: &ObjectRef) -> Option<WriteError> {
+    let namespace = &target.name.namespace;
+    let is_outside = !namespace.is_empty() && !namespaces.contains(namespace);
+    is_outside.then(|| {
+        let message =
+            format!("spec.namespaces of the Plugin {plugin} does not have {namespace:?}, so it may not write {target}");
+        WriteError { class: WriteErrorClass::Denied, message }
+    })
 }
 
 #[cfg(test)]

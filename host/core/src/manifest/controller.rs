@@ -50,6 +50,8 @@ pub struct ControllerSpec {
     pub finalize: bool,
     /// Calls that may run at once.
     pub concurrency: u32,
+    /// What is seen of kinds of which the plugin may not read all. No manifest says that: the Reconciler knows it.
+    pub visible: Vec<(Kind, Arc<Scope>)>,
 }
 
 /// A kind that is read.
@@ -86,8 +88,14 @@ impl ControllerSpec {
         scopes
     }
 
-    /// Whether a namespace of a kind is declared, so that the cache shows what is written there.
+    /// Whether a namespace of a kind is declared and may be read, so that the cache shows what is written there.
     pub fn sees(&self, kind: &Kind, namespace: &str) -> bool {
+        let mut visible = self.visible.iter().filter(|(visible, _)| visible == kind);
+        self.declares(kind, namespace) && visible.all(|(_, scope)| scope.has_namespace(namespace))
+    }
+
+    /// Whether a namespace of a kind is declared.
+    pub fn declares(&self, kind: &Kind, namespace: &str) -> bool {
         let of_kind = self.declared().filter(|(declared, _)| *declared == kind);
         of_kind.into_iter().any(|(_, scope)| scope.is_none_or(|scope| scope.has_namespace(namespace)))
     }
@@ -203,7 +211,19 @@ pub(super) fn parse(
     let concurrency = within(&format!("{place}.concurrency"), concurrency, MAX_CONCURRENCY)?;
     let builtin = is_builtin_group(primary.group());
     let (writes, http, finalize) = (Arc::clone(writes), Arc::clone(http), raw.finalize);
-    Ok(ControllerSpec { primary, builtin, selection, owns, reads, patterns, writes, http, finalize, concurrency })
+    Ok(ControllerSpec {
+        primary,
+        builtin,
+        selection,
+        owns,
+        reads,
+        patterns,
+        writes,
+        http,
+        finalize,
+        concurrency,
+        visible: Vec::new(),
+    })
 }
 
 /// The kinds, and the patterns: entries whose kind is `*`.

@@ -107,11 +107,11 @@ fn prepare_one(spec: &ControllerSpec, action: &contract::Action) -> Result<Prepa
         return Err(format!("{} of {kind} is not declared under writes of the manifest", verb.as_str()));
     }
     if verb.needs_view() && !spec.sees(kind, &target.name.namespace) {
-        return Err(format!(
-            "{} of {kind} carries the UID that was seen, and this controller does not declare the kind, or its namespace, \
-             under reads",
-            verb.as_str()
-        ));
+        let why = match spec.declares(kind, &target.name.namespace) {
+            true => "the plugin's ServiceAccount may not read it there",
+            false => "this controller does not declare the kind, or its namespace, under reads",
+        };
+        return Err(format!("{} of {kind} carries the UID that was seen, and {why}", verb.as_str()));
     }
     let Name { namespace, name } = &target.name;
     if !is_object_name(name) || !(namespace.is_empty() || is_object_name(namespace)) {

@@ -68,6 +68,7 @@ fn spec() -> ControllerSpec {
         http: [].into(),
         finalize: false,
         concurrency: 1,
+        visible: Vec::new(),
     }
 }
 

@@ -100,6 +100,10 @@ fn read(object: &Object) -> Binding {
         kind: String,
         name: String,
     }
-    let Parts { role_ref, subjects } = serde_json::from_str(object.json()).unwrap_or_default();
+    let Parts { role_ref, mut subjects } = serde_json::from_str(object.json()).unwrap_or_default();
+    // A RoleBinding may leave out the namespace of a ServiceAccount, which is its own then.
+    for subject in subjects.iter_mut().filter(|subject| subject.namespace.is_empty()) {
+        subject.namespace = object.name.namespace.to_string();
+    }
     Binding { role: (role_ref.kind, role_ref.name), subjects }
 }

@@ -158,6 +158,7 @@ impl Lifecycle {
             return match &reviewed.failed {
                 None => no(PERMITTED, "Forbidden", format!("{}; {printed}", may_not_read(&account, &kind))),
                 Some(why) => {
+                    let why = &why.message;
                     let text = format!("what the ServiceAccount {account} may read of {kind} is not known: {why}");
                     unknown(PERMITTED, "ReviewFailed", text)
                 }

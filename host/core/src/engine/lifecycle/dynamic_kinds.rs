@@ -16,6 +16,7 @@ use crate::rights::Readable;
 use crate::scope::Scope;
 use crate::token_bucket::TokenBucket;
 use crate::watch::WatchError;
+use crate::write::WriteErrorClass;
 
 /// How long an informer stays when no key names its kind, so that an object that is replaced, or a kind that is named
 /// now and then, does not list the kind anew each time.
@@ -124,30 +125,35 @@ impl Lifecycle {
     }
 
     fn kind_state(&self, name: &Arc<str>, kind: &Kind, cx: &Context<'_>) -> KindState {
-        if let Some(plugin) = self.plugins.get(name)
-            && let Some(account) = plugin.active.as_ref().and_then(|active| active.version.service_account.as_ref())
-        {
-            let reviewed = plugin.reviews.get(&(Arc::clone(account), kind.clone()));
-            match reviewed.map(|reviewed| (&reviewed.readable, &reviewed.failed)) {
-                Some((Some(Readable::Everywhere), _)) => {}
-                Some((Some(Readable::In(_)), _)) => {
-                    let message = format!(
-                        "the ServiceAccount {account} may not list, watch and get it in all namespaces, as a kind that objects \
-                         name has to be"
-                    );
-                    return KindState::Denied(message);
-                }
-                Some((None, Some(message))) => return KindState::Failing(message.clone()),
-                Some((None, None)) | None => return KindState::Unlisted,
-            }
-        }
         let everything = Scope::default();
         match self.watch_error(kind, &everything).map(|(_, error)| error) {
             Some(WatchError::Denied(message)) => KindState::Denied(message.clone()),
             Some(WatchError::NotServed(message)) => KindState::NotServed(message.clone()),
-            _ if cx.store.has_listed(&kind.into(), None) => KindState::Current,
-            Some(WatchError::Unavailable(message)) => KindState::Failing(message.clone()),
-            None => KindState::Unlisted,
+            error => match self.unreadable_state(name, kind) {
+                Some(state) => state,
+                None if cx.store.has_listed(&kind.into(), None) => KindState::Current,
+                None => error.map_or(KindState::Unlisted, |error| KindState::Failing(error.to_string())),
+            },
+        }
+    }
+
+    /// The state of a kind that the plugin's ServiceAccount may not read, or of which that is not known.
+    fn unreadable_state(&self, name: &Arc<str>, kind: &Kind) -> Option<KindState> {
+        let plugin = self.plugins.get(name)?;
+        let account = plugin.active.as_ref()?.version.service_account.as_ref()?;
+        let Some(reviewed) = plugin.reviews.get(&(Arc::clone(account), kind.clone())) else {
+            return Some(KindState::Unlisted);
+        };
+        match (&reviewed.readable, &reviewed.failed) {
+            (Some(Readable::Everywhere), _) => None,
+            (Some(Readable::In(_)), _) => Some(KindState::Denied(format!(
+                "the ServiceAccount {account} may not list and watch it in all namespaces, as a kind that objects name has to be"
+            ))),
+            (None, Some(error)) if error.class == WriteErrorClass::NotFound => {
+                Some(KindState::NotServed(error.message.clone()))
+            }
+            (None, Some(error)) => Some(KindState::Failing(error.message.clone())),
+            (None, None) => Some(KindState::Unlisted),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::rights::{Readable, Rights};
 use crate::scope::Scope;
 use crate::service_account::ServiceAccount;
 use crate::webhook::Endpoint;
+use crate::write::WriteError;
 
 #[derive(Debug, Default)]
 pub(super) struct Plugin {
@@ -121,13 +122,30 @@ pub(super) type Reviews = BTreeMap<(Arc<ServiceAccount>, Kind), Reviewed>;
 
 #[derive(Debug, Default)]
 pub(super) struct Reviewed {
-    /// The last answer.
+    /// What is asked.
+    pub wanted: Wanted,
+    /// The last answer to that.
     pub readable: Option<Readable>,
     /// Why there is no newer one.
-    pub failed: Option<String>,
-    pub in_flight: bool,
-    /// A role or a binding has changed since it was sent.
-    pub is_stale: bool,
+    pub failed: Option<WriteError>,
+    /// How often in succession.
+    pub failures: u32,
+    /// The review whose answer is awaited. Any other answer is an earlier one.
+    pub in_flight: Option<u64>,
+    pub sent_ms: u64,
+    /// When a role or a binding changed last that may concern it.
+    pub changed_ms: Option<u64>,
+    /// When it is asked again.
+    pub due_ms: Option<u64>,
+}
+
+/// What is to be known of a kind.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Wanted {
+    /// What versions declare of it.
+    pub scope: Scope,
+    /// Only objects name it, so it is listed and watched, and never read live.
+    pub is_dynamic: bool,
 }
 
 /// The webhook configurations of a plugin.

@@ -83,7 +83,7 @@ impl Lifecycle {
             self.send_object(name, WriteOp::PatchStatus { target, body }, cx);
             for record in transitions(&shown, &conditions) {
                 // The host's, with the plugin's share of Events.
-                let by = Sender { plugin: Some(Arc::clone(name)), service_account: None };
+                let by = Sender { plugin: Some(Arc::clone(name)), ..Sender::default() };
                 cx.record(by, &live, record);
             }
         }

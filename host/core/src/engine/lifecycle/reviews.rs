@@ -2,12 +2,12 @@
 //! a role or a binding changes that may concern the ServiceAccount. A version serves once all is known, and sees what its
 //! ServiceAccount may read and nothing else. A kind that it may read nowhere blocks it with a condition (R5).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Lifecycle;
 use super::bindings::{self, is_rbac};
-use super::plugin::{Plugin, Reviewed, Stage};
+use super::plugin::{Plugin, Reviewed, Stage, Wanted};
 use super::timers::Timer;
 use crate::component::Version;
 use crate::engine::context::Context;
@@ -15,7 +15,7 @@ use crate::engine::message::ToReconciler;
 use crate::event::Effect;
 use crate::manifest::Manifest;
 use crate::object::Kind;
-use crate::rights::{Readable, Review, Rights};
+use crate::rights::{Readable, Review, Rights, within};
 use crate::scope::Scope;
 use crate::service_account::ServiceAccount;
 use crate::store::Change;
@@ -25,8 +25,14 @@ use crate::write::WriteError;
 /// Between a change of a role or a binding and the next review: the API server learns of it by a watch too, and a tool that
 /// applies roles changes several at once.
 const CHANGED_MS: u64 = 1_000;
-/// Between two reviews when one has failed.
+/// Until this long after a change, an answer may be older than the change: each API server has its own watch. One review
+/// confirms what is known then.
+const SETTLED_MS: u64 = 10_000;
+/// Between two reviews of one kind, however often somebody changes bindings.
+const SPACING_MS: u64 = 3_000;
+/// Between two reviews when one has failed, doubled with each failure up to the most.
 const FAILED_MS: u64 = 5_000;
+const MOST_FAILED_MS: u64 = 300_000;
 /// Between two reviews without a change: of what other authorizers than RBAC say, no watch tells.
 const AGAIN_MS: u64 = 60 * 60_000;
 
@@ -46,24 +52,37 @@ fn declared(manifest: &Manifest) -> BTreeMap<Kind, Scope> {
 }
 
 impl Plugin {
-    /// What has to be known, and what is declared of it.
-    fn reviewed(&self) -> BTreeMap<(Arc<ServiceAccount>, Kind), Scope> {
+    /// What has to be known, for all of its versions.
+    fn wanted(&self) -> BTreeMap<(Arc<ServiceAccount>, Kind), Wanted> {
         let coming = self.candidate.as_ref().and_then(|it| match &it.stage {
             // Its definitions are served, so the API server knows the resources of its kinds.
             Stage::Listing { manifest } => Some((&it.version, manifest)),
             Stage::Compiling | Stage::Registering { .. } => None,
         });
         let serving = self.active.as_ref().map(|active| (&active.version, &active.manifest));
-        let mut reviewed = BTreeMap::new();
+        let mut wanted = BTreeMap::<(Arc<ServiceAccount>, Kind), Wanted>::new();
         for (version, manifest) in serving.into_iter().chain(coming) {
             let Some(account) = &version.service_account else { continue };
-            reviewed.extend(declared(manifest).into_iter().map(|(kind, scope)| ((Arc::clone(account), kind), scope)));
+            for (kind, scope) in declared(manifest) {
+                let scope = version.namespaces.as_ref().map_or_else(
+                    || scope.clone(),
+                    |namespaces| {
+                        // Objects without a namespace are asked about in any case.
+                        without_none(within(&scope, namespaces))
+                    },
+                );
+                match wanted.get_mut(&(Arc::clone(account), kind.clone())) {
+                    Some(known) => known.scope = std::mem::take(&mut known.scope).union(&scope),
+                    None => _ = wanted.insert((Arc::clone(account), kind), Wanted { scope, is_dynamic: false }),
+                }
+            }
         }
         if let Some(account) = serving.and_then(|(version, _)| version.service_account.as_ref()) {
-            let named = self.dynamic_kinds.keys().map(|kind| ((Arc::clone(account), kind.clone()), Scope::default()));
-            reviewed.extend(named);
+            let dynamic = Wanted { scope: Scope::default(), is_dynamic: true };
+            let named = self.dynamic_kinds.keys().map(|kind| ((Arc::clone(account), kind.clone()), dynamic.clone()));
+            wanted.extend(named);
         }
-        reviewed
+        wanted
     }
 
     /// What a version may read; None while that is not known. Without a ServiceAccount it is not asked.
@@ -80,14 +99,25 @@ impl Plugin {
     pub(super) fn unreadable_kind(&self) -> Option<(Arc<ServiceAccount>, Kind, &Reviewed)> {
         let newest = self.candidate.as_ref().map(|it| &it.version).or(self.active.as_ref().map(|it| &it.version))?;
         let account = newest.service_account.as_ref()?;
-        let declared = self.reviewed().into_iter().filter(|((of, _), _)| of == account);
-        let mut all = declared.filter_map(|(place, scope)| Some((self.reviews.get(&place)?, place, scope)));
-        let (reviewed, (account, kind), _) = all.find(|(reviewed, _, scope)| match &reviewed.readable {
-            Some(readable) => readable.narrow(scope).is_none(),
+        let mut all = self.reviews.iter().filter(|((of, _), reviewed)| of == account && !reviewed.wanted.is_dynamic);
+        let ((account, kind), reviewed) = all.find(|(_, reviewed)| match &reviewed.readable {
+            Some(readable) => readable.narrow(&reviewed.wanted.scope).is_none(),
             None => reviewed.failed.is_some(),
         })?;
-        Some((account, kind, reviewed))
+        Some((Arc::clone(account), kind.clone(), reviewed))
     }
+}
+
+impl Reviewed {
+    /// When to ask after a change.
+    fn after_change(&self, changed_ms: u64) -> u64 {
+        (changed_ms + CHANGED_MS).max(self.sent_ms + SPACING_MS)
+    }
+}
+
+fn without_none(mut scope: Scope) -> Scope {
+    scope.namespaces.retain(|namespace| !namespace.is_empty());
+    scope
 }
 
 /// Whether a version sees some of each of these.
@@ -102,58 +132,94 @@ impl Lifecycle {
     /// Asks what a plugin's versions need to know, and forgets what they do not.
     pub(super) fn sync_reviews(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
-        let needed = plugin.reviewed();
-        plugin.reviews.retain(|place, _| needed.contains_key(place));
-        if needed.len() == plugin.reviews.len() || !self.knows_bindings(cx) {
-            return;
-        }
-        let Some(plugin) = self.plugins.get_mut(name) else { return };
-        for (place, scope) in needed {
-            let reviewed = plugin.reviews.entry(place.clone()).or_default();
-            if reviewed.readable.is_none() && !reviewed.in_flight && reviewed.failed.is_none() {
-                ask(name, place, &scope, reviewed, &self.bindings, cx);
+        let wanted = plugin.wanted();
+        let before = plugin.reviews.len();
+        plugin.reviews.retain(|place, _| wanted.contains_key(place));
+        let has_forgotten = plugin.reviews.len() < before;
+        let is_asked = |(place, wanted): (&(Arc<ServiceAccount>, Kind), &Wanted)| {
+            plugin.reviews.get(place).is_some_and(|reviewed| reviewed.wanted == *wanted)
+        };
+        if !wanted.iter().all(is_asked) && self.knows_bindings(cx) {
+            let Some(plugin) = self.plugins.get_mut(name) else { return };
+            for (place, wanted) in wanted {
+                let reviewed = plugin.reviews.entry(place).or_default();
+                if reviewed.due_ms.is_none() && reviewed.in_flight.is_none() || reviewed.wanted != wanted {
+                    // An answer to less says nothing of the rest.
+                    *reviewed = Reviewed { wanted, due_ms: Some(cx.now.mono_ms), ..Reviewed::default() };
+                }
             }
+            self.run_reviews(name, cx);
+        }
+        if has_forgotten {
+            self.apply_rights(name, cx);
         }
     }
 
-    /// Asks again about all that a plugin's versions read.
-    pub(super) fn review_again(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+    /// Sends the reviews that are due.
+    pub(super) fn run_reviews(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name).filter(|_| !cx.draining) else { return };
-        for (place, scope) in plugin.reviewed() {
-            let Some(reviewed) = plugin.reviews.get_mut(&place) else { continue };
-            if reviewed.in_flight {
-                reviewed.is_stale = true;
-            } else {
-                ask(name, place, &scope, reviewed, &self.bindings, cx);
+        let now_ms = cx.now.mono_ms;
+        for ((account, kind), reviewed) in &mut plugin.reviews {
+            if reviewed.in_flight.is_some() || reviewed.due_ms.is_none_or(|due_ms| due_ms > now_ms) {
+                continue;
             }
+            self.last_review += 1;
+            (reviewed.in_flight, reviewed.sent_ms, reviewed.due_ms) = (Some(self.last_review), now_ms, None);
+            let declared = &reviewed.wanted.scope.namespaces;
+            let namespaces = if declared.is_empty() { self.bindings.namespaces_of(account) } else { declared.clone() };
+            cx.effects.push(Effect::Review(Box::new(Review {
+                id: self.last_review,
+                plugin: Arc::clone(name),
+                account: Arc::clone(account),
+                kind: kind.clone(),
+                namespaces,
+                is_dynamic: reviewed.wanted.is_dynamic,
+            })));
+        }
+        self.arm_reviews(name, cx);
+    }
+
+    fn arm_reviews(&mut self, name: &Arc<str>, cx: &Context<'_>) {
+        let Some(plugin) = self.plugins.get(name) else { return };
+        let waiting = plugin.reviews.values().filter(|reviewed| reviewed.in_flight.is_none());
+        if let Some(due_ms) = waiting.filter_map(|reviewed| reviewed.due_ms).min() {
+            self.arm(due_ms.saturating_sub(cx.now.mono_ms), Timer::Review(Arc::clone(name)), cx);
         }
     }
 
     pub fn on_reviewed(&mut self, review: Review, result: Result<Readable, WriteError>, cx: &mut Context<'_>) {
-        let Review { plugin: name, account, kind, .. } = review;
+        let Review { id, plugin: name, account, kind, .. } = review;
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        let Some(reviewed) = plugin.reviews.get_mut(&(account, kind)) else { return };
-        reviewed.in_flight = false;
-        let delay_ms = match result {
+        let reviewed = plugin.reviews.get_mut(&(account, kind)).filter(|reviewed| reviewed.in_flight == Some(id));
+        let Some(reviewed) = reviewed else { return };
+        reviewed.in_flight = None;
+        let now_ms = cx.now.mono_ms;
+        let due_ms = match result {
             Ok(readable) => {
-                (reviewed.readable, reviewed.failed) = (Some(readable), None);
-                if std::mem::take(&mut reviewed.is_stale) { CHANGED_MS } else { AGAIN_MS }
+                (reviewed.readable, reviewed.failed, reviewed.failures) = (Some(readable), None, 0);
+                match reviewed.changed_ms {
+                    Some(changed_ms) if reviewed.sent_ms < changed_ms + CHANGED_MS => reviewed.after_change(changed_ms),
+                    Some(changed_ms) if reviewed.sent_ms < changed_ms + SETTLED_MS => changed_ms + SETTLED_MS,
+                    _ => now_ms + AGAIN_MS,
+                }
             }
             Err(error) => {
-                reviewed.failed = Some(error.message);
-                FAILED_MS
+                reviewed.failed = Some(error);
+                reviewed.failures = reviewed.failures.saturating_add(1);
+                let doublings = reviewed.failures.min(10) - 1;
+                now_ms + (FAILED_MS << doublings).min(MOST_FAILED_MS)
             }
         };
-        self.arm(delay_ms, Timer::Review(Arc::clone(&name)), cx);
+        reviewed.due_ms = Some(due_ms);
+        self.arm_reviews(&name, cx);
         self.advance(&name, cx);
         self.apply_rights(&name, cx);
         self.sync_dirty(cx);
     }
 
-    /// The serving version sees more or less from now on. Answers that were asked for together count together.
+    /// The serving version sees more or less from now on.
     fn apply_rights(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
-        let is_known = |plugin: &&Plugin| !plugin.reviews.values().any(|reviewed| reviewed.in_flight);
-        let Some(plugin) = self.plugins.get(name).filter(is_known) else { return };
+        let Some(plugin) = self.plugins.get(name) else { return };
         let Some(active) = &plugin.active else { return };
         let Some(rights) = plugin.rights(&active.version, &active.manifest).filter(|rights| *rights != active.rights)
         else {
@@ -161,27 +227,37 @@ impl Lifecycle {
         };
         let version = Version { rights: rights.clone(), ..active.version.clone() };
         let manifest = Arc::clone(&active.manifest);
-        if let Some(active) = self.plugins.get_mut(name).and_then(|plugin| plugin.active.as_mut()) {
-            active.rights = rights;
+        if let Some(plugin) = self.plugins.get_mut(name) {
+            // Every call is made again, and reports what is still so.
+            plugin.denied.clear();
+            plugin.fault = None;
+            plugin.active.iter_mut().for_each(|active| active.rights.clone_from(&rights));
         }
+        self.mark_dirty(name);
         cx.notify_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
     }
 
     /// Somebody changes a role or a binding.
     pub(super) fn on_rbac_change(&mut self, change: &Change, cx: &mut Context<'_>) {
         let concerned = self.bindings.on_change(change);
-        if concerned.is_empty() || !self.knows_bindings(cx) {
+        if concerned.is_empty() {
             return;
         }
-        let is_concerned = |plugin: &Plugin| {
-            let accounts: BTreeSet<_> = plugin.reviews.keys().map(|(account, _)| account).collect();
-            accounts.into_iter().any(|account| concerned.iter().any(|subject| subject.has(account)))
-        };
-        let stale: Vec<Arc<str>> =
-            self.plugins.iter().filter(|(_, plugin)| is_concerned(plugin)).map(|(name, _)| Arc::clone(name)).collect();
-        for name in stale {
-            self.arm(CHANGED_MS, Timer::Review(name), cx);
+        let now_ms = cx.now.mono_ms;
+        let mut changed = Vec::new();
+        for (name, plugin) in &mut self.plugins {
+            let is_concerned = |account: &ServiceAccount| concerned.iter().any(|subject| subject.has(account));
+            for ((account, _), reviewed) in &mut plugin.reviews {
+                if is_concerned(account) {
+                    reviewed.changed_ms = Some(now_ms);
+                    let due_ms = reviewed.after_change(now_ms);
+                    reviewed.due_ms = Some(reviewed.due_ms.map_or(due_ms, |before_ms| before_ms.min(due_ms)));
+                    changed.push(Arc::clone(name));
+                }
+            }
         }
+        changed.dedup();
+        changed.iter().for_each(|name| self.arm_reviews(name, cx));
     }
 
     /// Whether the bindings are listed, so that it is known where to ask. The first plugin with a ServiceAccount starts their
@@ -202,26 +278,10 @@ impl Lifecycle {
     /// A list of roles or bindings is complete, or denied.
     pub(super) fn on_rbac_served(&mut self, kind: &Kind) {
         if is_rbac(kind) {
-            let waits = |plugin: &Plugin| plugin.reviews.is_empty() && !plugin.reviewed().is_empty();
+            let waits = |plugin: &Plugin| plugin.wanted().len() != plugin.reviews.len();
             let waiting = self.plugins.iter().filter(|(_, plugin)| waits(plugin));
             let names: Vec<Arc<str>> = waiting.map(|(name, _)| Arc::clone(name)).collect();
             self.dirty.extend(names);
         }
     }
-}
-
-fn ask(
-    plugin: &Arc<str>,
-    (account, kind): (Arc<ServiceAccount>, Kind),
-    declared: &Scope,
-    reviewed: &mut Reviewed,
-    bindings: &bindings::Bindings,
-    cx: &mut Context<'_>,
-) {
-    (reviewed.in_flight, reviewed.is_stale) = (true, false);
-    let namespaces = match declared.namespaces.is_empty() {
-        true => bindings.namespaces_of(&account),
-        false => declared.namespaces.clone(),
-    };
-    cx.effects.push(Effect::Review(Box::new(Review { plugin: Arc::clone(plugin), account, kind, namespaces })));
 }

@@ -118,6 +118,7 @@ fn wanted(name: &Arc<str>, offer: &Offer, spec: Option<&Spec>, namespace: &Arc<s
         offer.config = Arc::clone(config);
     }
     let account = |name: &Arc<str>| ServiceAccount { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+    offer.namespaces = spec.and_then(|spec| spec.namespaces.clone());
     offer.service_account = spec.and_then(|spec| spec.service_account.as_ref()).map(|name| Arc::new(account(name)));
     Resolved::Offer(offer)
 }

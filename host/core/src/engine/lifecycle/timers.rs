@@ -70,7 +70,7 @@ impl Timers {
             .cloned()
             .collect();
         gone.extend(
-            [Timer::Status, Timer::Refused, Timer::Throttled, Timer::DynamicKinds]
+            [Timer::Status, Timer::Refused, Timer::Throttled, Timer::DynamicKinds, Timer::Review]
                 .map(|timer| timer(Arc::clone(plugin))),
         );
         for timer in gone {

@@ -62,7 +62,7 @@ impl Alone {
     }
 
     fn send_as(&mut self, plugin: Option<Arc<str>>, op: WriteOp, owner: Owner) {
-        let outgoing = Outgoing { by: Sender { plugin, service_account: None }, cause: None, op, owner };
+        let outgoing = Outgoing { by: Sender { plugin, ..Sender::default() }, cause: None, op, owner };
         self.with(|outbox, cx| outbox.take(ToOutbox::Send(Box::new(outgoing)), cx));
     }
 
@@ -171,4 +171,32 @@ fn q4_an_action_that_applies_an_object_which_the_cache_does_not_show_is_a_create
     alone.store.apply(Sample::pod("default", "a").build());
     assert!(!(0..10).any(|_| alone.apply(target())), "the object exists, so these are not creates");
     assert!(alone.apply(target()), "but writes");
+}
+
+#[test]
+fn g9_a_write_outside_of_a_plugins_namespaces_is_refused_and_not_sent() {
+    let mut alone = Alone::new(false);
+    let send = |alone: &mut Alone, namespace: &str| {
+        let target = ObjectRef { kind: Kind::new("v1", "ConfigMap"), name: Name::new(namespace, "a") };
+        let op = WriteOp::Create { target, body: "{}".into() };
+        let namespaces = Some(std::collections::BTreeSet::from(["team-a".into()]).into());
+        let by = Sender { plugin: Some("podset".into()), namespaces, ..Sender::default() };
+        let owner = Owner::Lifecycle(PluginWrite::Object("podset".into()));
+        let outgoing = Outgoing { by, cause: None, op, owner };
+        alone.effects.clear();
+        alone.with(|outbox, cx| outbox.take(ToOutbox::Send(Box::new(outgoing)), cx));
+        alone.effects.iter().filter(|effect| matches!(effect, Effect::Write(_))).count()
+    };
+    assert_eq!((send(&mut alone, "team-a"), send(&mut alone, ""), send(&mut alone, "team-b")), (1, 1, 0));
+    let refused = alone.messages.iter().find_map(|message| match message {
+        Message::ToLifecycle(ToLifecycle::Wrote { result: Err(error), .. }) => Some(error.clone()),
+        _ => None,
+    });
+    let error = refused.expect("its owner gets the refusal");
+    assert_eq!(error.class, WriteErrorClass::Denied);
+    assert!(
+        error.message.contains("spec.namespaces of the Plugin podset does not have \"team-b\""),
+        "{}",
+        error.message
+    );
 }

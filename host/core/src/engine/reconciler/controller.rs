@@ -14,7 +14,7 @@ use crate::limits::CallLimits;
 use crate::manifest::{ControllerSpec, Manifest};
 use crate::object::{Kind, Object, ObjectRef};
 use crate::permission::{self, Permission};
-use crate::rights::{Readable, Rights};
+use crate::rights::within;
 use crate::scope::Scope;
 use crate::selector::Selector;
 use crate::status::StatusShape;
@@ -48,7 +48,7 @@ pub(super) struct Controller {
 impl Controller {
     fn new(plugin: &Arc<str>, version: &Version, manifest: &Manifest, spec: &ControllerSpec) -> Self {
         let scopes = spec.scopes();
-        let visible = version.rights.iter().flat_map(|rights| visible(&scopes, rights)).collect();
+        let visible = visible(&scopes, version);
         let narrowed = scopes.into_iter().filter(|(_, scope)| !scope.is_everything());
         let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(&spec.primary));
         Self {
@@ -57,7 +57,7 @@ impl Controller {
             field_manager: field_manager(plugin),
             finalizer: finalizer::name(plugin),
             version: version.clone(),
-            spec: Arc::new(spec.clone()),
+            spec: Arc::new(ControllerSpec { visible: visible.clone(), ..spec.clone() }),
             access: Arc::new(
                 Access::new(spec.readable(), manifest.limits.read_bytes)
                     .with_patterns(spec.patterns.clone())
@@ -96,8 +96,8 @@ impl Controller {
 
     /// Who sends its writes.
     pub fn sender(&self) -> Sender {
-        let service_account = self.version.service_account.clone();
-        Sender { plugin: Some(Arc::clone(&self.plugin)), service_account }
+        let Version { service_account, namespaces, .. } = self.version.clone();
+        Sender { plugin: Some(Arc::clone(&self.plugin)), service_account, namespaces }
     }
 
     /// A reconcile of a key by its serving version.
@@ -112,11 +112,17 @@ impl Controller {
 
 /// What a plugin sees of the kinds of which it may not read all that is declared. A kind that nobody asked about is one that it
 /// may not read.
-fn visible(declared: &[(Kind, Scope)], rights: &Rights) -> Vec<(Kind, Arc<Scope>)> {
-    let seen = |(kind, scope): &(Kind, Scope)| match rights.get(kind) {
-        Some(Readable::Everywhere) => None,
-        Some(readable) => Some((kind.clone(), Arc::new(readable.narrow(scope).unwrap_or_else(Scope::nothing)))),
-        None => Some((kind.clone(), Arc::new(Scope::nothing()))),
+fn visible(declared: &[(Kind, Scope)], version: &Version) -> Vec<(Kind, Arc<Scope>)> {
+    let seen = |(kind, declared): &(Kind, Scope)| {
+        let readable = match &version.rights {
+            Some(rights) => {
+                rights.get(kind).and_then(|readable| readable.narrow(declared)).unwrap_or_else(Scope::nothing)
+            }
+            None => declared.clone(),
+        };
+        let seen =
+            version.namespaces.as_ref().map_or_else(|| readable.clone(), |namespaces| within(&readable, namespaces));
+        (seen != *declared).then(|| (kind.clone(), Arc::new(seen)))
     };
     declared.iter().filter_map(seen).collect()
 }

@@ -43,7 +43,8 @@ type Found = Result<Option<Arc<Object>>, WriteError>;
 
 impl Reconciler {
     pub(super) fn read_live(&mut self, key: &Key, object: ObjectRef, why: Reason, cx: &mut Context<'_>) {
-        let target = LiveTarget { object, service_account: self.sender(key).service_account };
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let target = LiveTarget { object, service_account: controller.version.service_account.clone() };
         let read = self.live_reads.entry(target.clone()).or_insert_with(|| {
             cx.effects.push(Effect::ReadLive(target));
             LiveRead { sent_ms: cx.now.mono_ms, ..LiveRead::default() }

@@ -201,8 +201,13 @@ impl Alone {
             "http": http,
         });
         let manifest = Manifest::parse(&manifest.to_string()).unwrap().into();
-        let version =
-            Version { digest: Digest(digest.into()), config: "{}".into(), service_account: None, rights: None };
+        let version = Version {
+            digest: Digest(digest.into()),
+            config: "{}".into(),
+            service_account: None,
+            namespaces: None,
+            rights: None,
+        };
         self.take(ToReconciler::Serve { plugin: plugin.into(), version, manifest });
     }
 

@@ -4,9 +4,13 @@ use super::*;
 
 /// A person lets a plugin act as this ServiceAccount.
 fn name_account(host: &mut Host, number: usize, account: &str) {
+    write_spec(host, number, json!({"serviceAccountName": account}));
+}
+
+fn write_spec(host: &mut Host, number: usize, spec: Value) {
     let target = plugin_object(&plugin_name(number));
     let mut object = host.objects[&target].clone();
-    object["spec"] = json!({"serviceAccountName": account});
+    object["spec"] = spec;
     host.store(&target, object);
 }
 
@@ -83,7 +87,7 @@ fn g9_one_informer_serves_plugins_that_see_different_namespaces_and_a_change_of_
     });
     host.store(&ObjectRef { kind: rbac("RoleBinding"), name: Name::new("team-b", "b") }, binding);
     let before = host.reviews.len();
-    host.pass(1_000);
+    host.pass(3_000);
     assert_eq!(host.reviews.len() - before, 3);
     assert!(
         host.reviews[before].namespaces.contains("team-b"),
@@ -94,4 +98,23 @@ fn g9_one_informer_serves_plugins_that_see_different_namespaces_and_a_change_of_
     create_in(&mut host, &kind, "team-a");
     host.pass(60_000);
     assert_eq!(children(&mut host), BTreeSet::new(), "what it does not see any more does not wake it");
+}
+
+#[test]
+fn g9_a_plugin_of_some_namespaces_neither_sees_nor_writes_anything_in_others() {
+    let mut host = Host::serving(1);
+    let kind = kind_of(0);
+    let everything = json!({"serviceAccountName": "zero"});
+    write_spec(&mut host, 0, json!({"serviceAccountName": "zero", "namespaces": ["team-a"]}));
+    assert!(
+        host.reviews.iter().all(|review| review.namespaces == BTreeSet::from(["team-a".into()])),
+        "{:?}",
+        host.reviews
+    );
+    ["team-a", "team-b"].into_iter().for_each(|namespace| create_in(&mut host, &kind, namespace));
+    assert_eq!(children(&mut host), BTreeSet::from(["team-a".to_owned()]));
+    host.pass(60_000);
+    write_spec(&mut host, 0, everything);
+    host.pass(60_000);
+    assert_eq!(children(&mut host), BTreeSet::from(["team-b".to_owned()]), "the child of the other is under way");
 }

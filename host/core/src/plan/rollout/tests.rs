@@ -47,6 +47,7 @@ fn spec(update: Update) -> ControllerSpec {
         http: [].into(),
         finalize: false,
         concurrency: 1,
+        visible: Vec::new(),
     }
 }
 

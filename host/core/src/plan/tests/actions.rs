@@ -274,3 +274,18 @@ fn x5_an_action_outside_of_the_declared_namespaces_is_sent_once_like_one_on_a_ki
     let message = refusal(&spec, &delete);
     assert!(message.contains("does not declare the kind, or its namespace, under reads"), "{message}");
 }
+
+#[test]
+fn g9_an_action_says_nothing_about_an_object_that_the_plugin_may_not_read() {
+    let mut spec = spec();
+    spec.visible = vec![(deployment().kind, crate::scope::tests::scope(&["elsewhere"], "").into())];
+    let tested = json!([{"op": "test", "path": "/spec/replicas", "value": 1}]);
+    let patch = || vec![patch_of(deployment(), PatchKind::Json, &tested, None)];
+    let sent = |live: Vec<Value>| shown(&missing_of(&spec, patch(), live, &Sent::new(), &Blocked::default(), 0));
+    let there = sent(vec![web()]);
+    assert!(there.starts_with("patch Deployment default/web Json"), "{there}");
+    assert_eq!(there, sent(Vec::new()), "the API server answers, and not the cache");
+    let action = Action::Delete { target: deployment(), propagation: Propagation::Background };
+    let message = refusal(&spec, &Outcome { actions: vec![action], ..Outcome::default() });
+    assert!(message.contains("the plugin's ServiceAccount may not read it there"), "{message}");
+}

@@ -90,9 +90,11 @@ fn g9_r5_a_kind_that_a_service_account_may_read_nowhere_blocks_the_plugin_and_co
     assert!(message.contains("the ServiceAccount mortise-system/podset may not list, watch and get"), "{message}");
     assert!(message.contains("mortise rbac FILE.wasm --service-account podset"), "{message}");
 
+    alone.pass(10_000);
     alone.grant(&binding("team-a", "reader", &podset()));
+    alone.pass(999);
     assert_eq!(alone.asked(), NONE, "several changes come together");
-    alone.pass(1_000);
+    alone.pass(1);
     assert_eq!(alone.asked().len(), 2);
     alone.log();
     alone.answer(&within(&["team-a"]));
@@ -100,61 +102,111 @@ fn g9_r5_a_kind_that_a_service_account_may_read_nowhere_blocks_the_plugin_and_co
     assert_eq!(alone.ready_lines(), ["serve podset 1", "podset/PodSet ready"]);
     assert_eq!(alone.condition("podset", "Permitted"), "True Allowed");
 
-    // Taken away again, in two steps.
+    // More of it, and then nothing.
+    alone.pass(60_000);
+    alone.answer(&within(&["team-a"]));
     alone.grant(&binding("team-a", "other", &podset()));
-    alone.pass(1_000);
+    alone.pass(3_000);
     alone.answer(&Readable::Everywhere);
     alone.settle();
-    assert_eq!(alone.ready_lines(), ["serve podset 1"], "it sees more from now on");
+    assert_eq!(alone.ready_lines(), ["serve podset 1"; 2], "it sees more from now on, of one kind and of the other");
     alone.grant(&binding("team-a", "other", &json!([])));
-    alone.pass(1_000);
+    alone.pass(3_000);
     alone.answer(&NOWHERE);
     alone.settle();
-    assert_eq!(alone.ready_lines(), ["serve podset 1", "podset/PodSet unready"]);
+    assert_eq!(alone.ready_lines(), ["serve podset 1", "podset/PodSet unready", "serve podset 1"]);
     assert_eq!(alone.ready("podset"), "False Forbidden");
 }
 
 #[test]
-fn g9_a_change_of_rights_is_asked_about_once_and_only_for_those_whom_it_may_concern() {
+fn g9_a_change_of_rights_is_asked_about_twice_and_only_for_those_whom_it_may_concern() {
     let mut alone = Alone::identified();
     alone.review(&Readable::Everywhere);
     alone.settle();
+    alone.pass(60_000);
     let somebody = json!([{"kind": "ServiceAccount", "name": "other", "namespace": "mortise-system"}]);
     alone.grant(&binding("team-a", "reader", &somebody));
     alone.grant(&rbac("Role", "team-a", "reader", &json!({"rules": []})));
-    alone.pass(10_000);
+    alone.pass(20_000);
     assert_eq!(alone.asked(), NONE);
+    let is_asked_twice = |alone: &mut Alone, what: &str| {
+        for ms in [1_000, 9_000] {
+            alone.pass(ms - 1);
+            assert_eq!(alone.asked(), NONE, "{what} before {ms}");
+            alone.pass(1);
+            assert_eq!(alone.asked().len(), 2, "{what} after {ms}");
+            alone.answer(&Readable::Everywhere);
+        }
+        alone.pass(20_000);
+        assert_eq!(alone.asked(), NONE, "{what}");
+    };
     for subjects in [
         podset(),
+        json!([{"kind": "ServiceAccount", "name": "podset"}]),
         json!([{"kind": "User", "name": "system:serviceaccount:mortise-system:podset"}]),
         json!([{"kind": "Group", "name": "system:serviceaccounts:mortise-system"}]),
         json!([{"kind": "Group", "name": "system:authenticated"}]),
     ] {
-        alone.grant(&binding("team-a", "reader", &subjects));
-        alone.pass(1_000);
-        assert_eq!(alone.asked().len(), 2, "{subjects}");
+        let in_own = subjects[0].get("namespace").is_none() && subjects[0]["kind"] == "ServiceAccount";
+        let namespace = if in_own { "mortise-system" } else { "team-a" };
+        alone.grant(&binding(namespace, "reader", &subjects));
+        is_asked_twice(&mut alone, &subjects.to_string());
         // The role of a binding, of its namespace and no other.
         alone.grant(&rbac("Role", "team-b", "reader", &json!({"rules": []})));
-        alone.answer(&Readable::Everywhere);
-        alone.pass(10_000);
+        alone.pass(20_000);
         assert_eq!(alone.asked(), NONE, "{subjects}");
-        alone.grant(&rbac("Role", "team-a", "reader", &json!({"rules": [{"verbs": ["get"]}]})));
-        alone.pass(1_000);
-        assert_eq!(alone.asked().len(), 2, "{subjects}");
-        alone.answer(&Readable::Everywhere);
+        alone.grant(&rbac("Role", namespace, "reader", &json!({"rules": [{"verbs": ["get"]}]})));
+        is_asked_twice(&mut alone, &format!("the role of {subjects}"));
+        alone.grant(&binding(namespace, "reader", &json!([])));
+        is_asked_twice(&mut alone, "its end");
     }
     alone.settle();
     alone.log();
     alone.pass(60 * 60_000);
     assert_eq!(alone.asked().len(), 2, "other authorizers than RBAC change without a notice");
-    // A change while an answer is under way may be newer than the answer.
-    alone.grant(&binding("team-a", "reader", &podset()));
-    alone.pass(1_000);
-    alone.answer(&Readable::Everywhere);
-    alone.pass(1_000);
-    assert_eq!(alone.asked().len(), 2);
     alone.answer(&Readable::Everywhere);
     assert_eq!(alone.ready_lines(), NONE, "nothing has changed for the plugin");
+}
+
+#[test]
+fn g9_however_often_bindings_change_a_kind_is_asked_about_each_three_seconds_at_most() {
+    let mut alone = Alone::identified();
+    alone.review(&Readable::Everywhere);
+    alone.settle();
+    alone.pass(60_000);
+    let mut reviews = 0;
+    for n in 0..600 {
+        alone.grant(&binding("team-a", "reader", &if n % 2 == 0 { podset() } else { json!([]) }));
+        alone.pass(100);
+        reviews += alone.asked().len();
+        alone.answer(&Readable::Everywhere);
+    }
+    assert!((2 * 18..=2 * 22).contains(&reviews), "{reviews} reviews of two kinds in a minute");
+}
+
+#[test]
+fn g9_an_answer_to_another_review_counts_for_nothing_and_what_is_declared_anew_is_asked_about() {
+    let mut alone = Alone::identified();
+    alone.review(&Readable::Everywhere);
+    alone.settle();
+    alone.want("podset", json!({"serviceAccountName": "podset", "namespaces": ["team-a"]}));
+    alone.registered("podset", "podsets.example.com", Ok(()));
+    let first: Vec<Review> = alone.reviews.drain(..).collect();
+    assert!(
+        first.len() == 2 && first.iter().all(|review| review.namespaces == BTreeSet::from(["team-a".into()])),
+        "{first:?}"
+    );
+    alone.want("podset", json!({"serviceAccountName": "podset", "namespaces": ["team-b"]}));
+    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.log();
+    for review in first {
+        alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Ok(within(&["team-a"])), cx));
+    }
+    assert_eq!(alone.ready_lines(), NONE);
+    alone.answer(&within(&["team-b"]));
+    alone.settle();
+    assert_eq!(alone.ready_lines(), ["serve podset 1", "podset/PodSet ready"]);
+    assert_eq!(alone.ready("podset"), "True Serving");
 }
 
 #[test]
@@ -162,6 +214,7 @@ fn g9_a_review_that_fails_is_repeated_and_what_was_known_stays() {
     let mut alone = Alone::identified();
     alone.review(&Readable::Everywhere);
     alone.settle();
+    alone.pass(60_000);
     alone.grant(&binding("team-a", "reader", &podset()));
     alone.pass(1_000);
     let error = || WriteError { class: WriteErrorClass::Unavailable, message: "away".to_owned() };
@@ -178,13 +231,15 @@ fn g9_a_review_that_fails_is_repeated_and_what_was_known_stays() {
         alone.list(kind);
     }
     alone.watch_fails("RoleBinding", WatchError::Denied("no".to_owned()));
-    for _ in 0..5 {
+    for failures in 0..5 {
         assert_eq!(alone.asked().len(), 2, "without the right to read bindings it is asked for everywhere");
         while let Some(review) = alone.reviews.pop_front() {
             alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Err(error()), cx));
         }
         alone.settle();
-        alone.pass(5_000);
+        alone.pass((5_000 << failures) - 1);
+        assert_eq!(alone.asked(), NONE);
+        alone.pass(1);
     }
     assert_eq!(alone.condition("podset", "Permitted"), "Unknown ReviewFailed");
 }
