@@ -97,14 +97,18 @@ impl Plugin {
 
     /// The first kind of the newest version that its ServiceAccount may read nowhere, or of which that is not known.
     pub(super) fn unreadable_kind(&self) -> Option<(Arc<ServiceAccount>, Kind, &Reviewed)> {
-        let newest = self.candidate.as_ref().map(|it| &it.version).or(self.active.as_ref().map(|it| &it.version))?;
-        let account = newest.service_account.as_ref()?;
-        let mut all = self.reviews.iter().filter(|((of, _), reviewed)| of == account && !reviewed.wanted.is_dynamic);
-        let ((account, kind), reviewed) = all.find(|(_, reviewed)| match &reviewed.readable {
-            Some(readable) => readable.narrow(&reviewed.wanted.scope).is_none(),
-            None => reviewed.failed.is_some(),
-        })?;
-        Some((Arc::clone(account), kind.clone(), reviewed))
+        let coming = self.candidate.as_ref().and_then(|it| Some((&it.version, it.stage.manifest()?)));
+        let serving = self.active.as_ref().map(|active| (&active.version, &active.manifest));
+        let (version, manifest) = coming.or(serving)?;
+        let account = version.service_account.as_ref()?;
+        declared(manifest).into_iter().find_map(|(kind, scope)| {
+            let reviewed = self.reviews.get(&(Arc::clone(account), kind.clone()))?;
+            let is_unreadable = match &reviewed.readable {
+                Some(readable) => readable.narrow(&scope).is_none(),
+                None => reviewed.failed.is_some(),
+            };
+            is_unreadable.then(|| (Arc::clone(account), kind, reviewed))
+        })
     }
 }
 
@@ -145,7 +149,8 @@ impl Lifecycle {
                 let reviewed = plugin.reviews.entry(place).or_default();
                 if reviewed.due_ms.is_none() && reviewed.in_flight.is_none() || reviewed.wanted != wanted {
                     // An answer to less says nothing of the rest.
-                    *reviewed = Reviewed { wanted, due_ms: Some(cx.now.mono_ms), ..Reviewed::default() };
+                    let (due_ms, changed_ms) = (Some(cx.now.mono_ms), reviewed.changed_ms);
+                    *reviewed = Reviewed { wanted, due_ms, changed_ms, ..Reviewed::default() };
                 }
             }
             self.run_reviews(name, cx);
@@ -196,10 +201,13 @@ impl Lifecycle {
         let now_ms = cx.now.mono_ms;
         let due_ms = match result {
             Ok(readable) => {
+                // Roles are often applied together with the Plugin, and the API server may not know them yet.
+                let may_be_early = reviewed.readable.is_none() && readable != Readable::Everywhere;
                 (reviewed.readable, reviewed.failed, reviewed.failures) = (Some(readable), None, 0);
                 match reviewed.changed_ms {
                     Some(changed_ms) if reviewed.sent_ms < changed_ms + CHANGED_MS => reviewed.after_change(changed_ms),
                     Some(changed_ms) if reviewed.sent_ms < changed_ms + SETTLED_MS => changed_ms + SETTLED_MS,
+                    _ if may_be_early => now_ms + SETTLED_MS,
                     _ => now_ms + AGAIN_MS,
                 }
             }

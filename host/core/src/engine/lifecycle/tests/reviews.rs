@@ -75,6 +75,8 @@ fn g9_a_version_serves_when_it_is_known_what_its_service_account_may_read() {
     alone.settle();
     assert_eq!(alone.ready_lines(), ["serve podset 1", "podset/PodSet ready"]);
     assert_eq!(alone.ready("podset"), "True Serving");
+    alone.pass(10_000);
+    assert_eq!(alone.asked().len(), 2, "the roles may have been applied together with the Plugin");
 }
 
 #[test]
@@ -90,7 +92,7 @@ fn g9_r5_a_kind_that_a_service_account_may_read_nowhere_blocks_the_plugin_and_co
     assert!(message.contains("the ServiceAccount mortise-system/podset may not list, watch and get"), "{message}");
     assert!(message.contains("mortise rbac FILE.wasm --service-account podset"), "{message}");
 
-    alone.pass(10_000);
+    alone.pass(5_000);
     alone.grant(&binding("team-a", "reader", &podset()));
     alone.pass(999);
     assert_eq!(alone.asked(), NONE, "several changes come together");
