@@ -1,4 +1,4 @@
-//! `mortise manifests`: writes a folder for Git with all that a plugin needs in a cluster, as kustomize builds it.
+//! `mortise manifests`: writes a folder for Git with all that a plugin needs in a cluster. It must not know the cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -27,8 +27,8 @@ Examples:
 It writes configmap.yaml, plugin.yaml and rbac.yaml anew each time, and kustomization.yaml unless it exists,
 so that what you add there stays. The ConfigMap's name has the first digits of the component's digest, and
 is never changed: an update is another one, which the Plugin names. Prune what is no longer in the folder,
-as Argo CD and Flux do. Read rbac.yaml before you commit it: it is what
-the plugin can do, and all of it.")]
+as Argo CD and Flux do. Read rbac.yaml before you commit it: it is what the plugin can do with objects. Its
+CustomResourceDefinitions and webhooks are the host's to register: `mortise inspect` shows them.")]
 pub struct ManifestsArgs {
     /// The plugin
     #[arg(value_name = "FILE.wasm")]

@@ -106,4 +106,18 @@ mod tests {
         assert_eq!(within(&scope(&["c"]), &namespaces), Scope::nothing());
         assert_eq!(within(&Scope::nothing(), &namespaces), Scope::nothing());
     }
+
+    #[test]
+    fn a_dynamic_kind_is_not_asked_about_with_get_which_roles_for_patterns_do_not_have() {
+        let review = |is_dynamic| Review {
+            id: 1,
+            plugin: "podset".into(),
+            account: Arc::new(ServiceAccount { namespace: "mortise-system".into(), name: "podset".into() }),
+            kind: Kind::new("v1", "Pod"),
+            namespaces: BTreeSet::new(),
+            is_dynamic,
+        };
+        assert_eq!(review(true).verbs(), ["list", "watch"]);
+        assert_eq!(review(false).verbs(), ["list", "watch", "get"]);
+    }
 }

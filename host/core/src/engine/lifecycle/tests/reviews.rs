@@ -245,3 +245,24 @@ fn g9_a_review_that_fails_is_repeated_and_what_was_known_stays() {
     }
     assert_eq!(alone.condition("podset", "Permitted"), "Unknown ReviewFailed");
 }
+
+#[test]
+fn g9_l5_what_was_denied_before_a_change_of_rights_is_forgotten_since_every_call_is_made_again() {
+    let mut alone = Alone::identified();
+    alone.review(&within(&["team-a"]));
+    let plugin = || Arc::from("podset");
+    alone.take(ToLifecycle::Denied { plugin: plugin(), permission: to_patch(), message: "no".to_owned() });
+    alone.take(ToLifecycle::Faulted { plugin: plugin(), message: "a trap".to_owned() });
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.condition("podset", "Permitted")),
+        ("True GuestFault".to_owned(), "False Forbidden".to_owned())
+    );
+    alone.pass(10_000);
+    alone.answer(&Readable::Everywhere);
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.condition("podset", "Permitted")),
+        ("True Serving".to_owned(), "True Allowed".to_owned())
+    );
+}
