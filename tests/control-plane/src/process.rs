@@ -218,7 +218,7 @@ mod tests {
         ended.reaper = Arc::clone(&left.reaper);
         drop(reaper);
         wait_for_the_end_of(child);
-        assert!(left.ended().unwrap().is_some());
+        until("its leader to end", Duration::from_secs(10), Duration::from_millis(5), || left.ended()).unwrap();
         assert!(!temporary.exists());
     }
 
