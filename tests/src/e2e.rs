@@ -19,6 +19,7 @@ mod eru;
 mod failover;
 mod foo;
 mod generated;
+mod grants;
 mod hostile;
 mod http;
 mod identity;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use k8s_openapi::api::core::v1::ConfigMap;
+use mortise_core::grants;
 use mortise_core::well_known::{API_VERSION, PLUGIN};
 use mortise_runtime::config::Namespace;
 use mortise_source::pack::{Compression, pack};
@@ -27,8 +28,8 @@ Examples:
 It writes configmap.yaml, plugin.yaml and rbac.yaml anew each time, and kustomization.yaml unless it exists,
 so that what you add there stays. The ConfigMap's name has the first digits of the component's digest, and
 is never changed: an update is another one, which the Plugin names. Prune what is no longer in the folder,
-as Argo CD and Flux do. Read rbac.yaml before you commit it: it is what the plugin can do with objects. Its
-CustomResourceDefinitions and webhooks are the host's to register: `mortise inspect` shows them.")]
+as Argo CD and Flux do. Read rbac.yaml before you commit it: it is what the plugin can do with objects; and
+spec.grants in plugin.yaml: its CustomResourceDefinitions and webhooks, which the host registers.")]
 pub struct ManifestsArgs {
     /// The plugin
     #[arg(value_name = "FILE.wasm")]
@@ -65,7 +66,8 @@ pub fn run(args: &ManifestsArgs) -> anyhow::Result<()> {
     let identified = Identified { plugin: &name, manifest: &manifest, namespace, service_account };
     let digest = packed.digest.to_string();
     let source = source_name(&name, &digest);
-    let plugin = plugin(&name, &source, service_account, &digest, config);
+    let mut plugin = plugin(&name, &source, service_account, &digest, config);
+    plugin["spec"]["grants"] = json!(grants::asked(&manifest));
 
     std::fs::create_dir_all(&args.output).with_context(|| format!("cannot make {}", args.output.display()))?;
     let mut said = String::new();

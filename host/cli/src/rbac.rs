@@ -37,8 +37,8 @@ Examples:
 
 With --service-account it prints the ServiceAccount in the host's namespace, its roles and their bindings, a
 ClusterRole with what the host watches for it, a Role by which the host may act as it, and the Plugin
-object that names it. Read them before you apply them: they are what the plugin can do with objects. Its
-CustomResourceDefinitions and webhooks are the host's to register: `mortise inspect` shows them.
+object that names it and grants its CustomResourceDefinitions and webhooks, which the host registers. Read
+them before you apply them: the roles are what the plugin can do with objects.
 
 Without, a plugin's ClusterRole carries the label mortise.dev/aggregate-to-host=true, by which Kubernetes
 aggregates its rules into the host's ClusterRole; delete it to revoke them. What a plugin declares in some

@@ -8,7 +8,7 @@ use crate::dependencies::Dependencies;
 use crate::limits::CallLimits;
 use crate::manifest::ControllerSpec;
 use crate::object::{Kind, Object};
-use crate::plan::{self, Prepared};
+use crate::plan::{self, Prepared, Reserved};
 use crate::view::View;
 use crate::write::Cause;
 
@@ -47,8 +47,8 @@ pub enum Conclusion {
 pub struct Check {
     /// The controller.
     pub spec: Arc<ControllerSpec>,
-    /// The host's namespace, which is empty in no cluster.
-    pub host_namespace: Arc<str>,
+    /// The host's namespace, unless the plugin may write there.
+    pub reserved: Option<Reserved>,
     /// The last outcome of the same object and version. Its children are not checked again when their text is equal.
     pub before: Option<Arc<Prepared>>,
 }
@@ -66,7 +66,9 @@ impl Check {
         let before = self.before.as_ref();
         match plan::prepare(&self.spec, object, &outcome, before.map(Arc::as_ref)) {
             Ok(mut prepared) => {
-                prepared.reserve(&self.host_namespace, object);
+                if let Some(reserved) = &self.reserved {
+                    prepared.reserve(reserved, object);
+                }
                 let same = before.filter(|before| ***before == prepared).cloned();
                 Conclusion::Wants(same.unwrap_or_else(|| Arc::new(prepared)))
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::digest::Digest;
+use crate::grants::Grants;
 use crate::refusal::Refusal;
 use crate::rights::{Namespaces, Rights};
 use crate::service_account::ServiceAccount;
@@ -55,6 +56,8 @@ pub struct Offer {
     pub service_account: Option<Arc<ServiceAccount>>,
     /// As [`Version::namespaces`].
     pub namespaces: Option<Namespaces>,
+    /// As [`Version::grants`].
+    pub grants: Arc<Grants>,
 }
 
 impl Offer {
@@ -75,6 +78,7 @@ impl Offer {
             only_named: false,
             service_account: None,
             namespaces: None,
+            grants: Arc::default(),
         }
     }
 
@@ -82,7 +86,8 @@ impl Offer {
     pub fn version(&self) -> Version {
         let (digest, config) = (self.digest.clone(), Arc::clone(&self.config));
         let (service_account, namespaces) = (self.service_account.clone(), self.namespaces.clone());
-        Version { digest, config, service_account, namespaces, rights: None }
+        let grants = Arc::clone(&self.grants);
+        Version { digest, config, service_account, namespaces, grants, rights: None }
     }
 }
 
@@ -97,6 +102,8 @@ pub struct Version {
     pub service_account: Option<Arc<ServiceAccount>>,
     /// Where it sees and acts, of what has a namespace; everywhere, if there are none.
     pub namespaces: Option<Namespaces>,
+    /// What its Plugin object grants it.
+    pub grants: Arc<Grants>,
     /// What of its declarations it sees, once that is known; all, if it has no ServiceAccount.
     pub rights: Option<Arc<Rights>>,
 }

@@ -29,6 +29,15 @@ pub enum CrdError {
     Unavailable(String),
 }
 
+/// Whom a live definition was made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CrdOwner {
+    /// The plugin that registers it.
+    Plugin,
+    /// Somebody else, whose definition the plugin uses as it is.
+    Another,
+}
+
 /// How many former definitions a plugin can go back to. Each takes 17 bytes of an annotation.
 const MAX_FORMER: usize = 20;
 
@@ -39,7 +48,7 @@ const MAX_SHOWN: usize = 5;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CrdPlan {
     /// The live definition suffices.
-    Nothing,
+    Nothing(CrdOwner),
     /// POST this.
     Create(Arc<str>),
     /// PUT this; it carries the resourceVersion of the definition that was compared.
@@ -109,7 +118,7 @@ pub fn plan(live: Option<&str>, wanted: &str, objects_exist: bool) -> CrdPlan {
         return plan_with_foreign(&live_crd, &wanted_crd);
     }
     if annotation(&live_crd, DESIRED_ANNOTATION) == annotation(&wanted_crd, DESIRED_ANNOTATION) {
-        return CrdPlan::Nothing;
+        return CrdPlan::Nothing(CrdOwner::Plugin);
     }
     let narrowings = narrowing::narrowings(&live_crd, &wanted_crd);
     let own = annotation(&wanted_crd, FORMER_ANNOTATION).to_owned();
@@ -160,6 +169,14 @@ fn with_former(own: String, live: &Value) -> String {
     all.join(" ")
 }
 
+/// Whom a live definition was made for, if this plugin registers it.
+pub fn owner(live: &str, plugin: &str) -> CrdOwner {
+    match parse(live) {
+        Some(live) if is_managed_for(&live, plugin) => CrdOwner::Plugin,
+        _ => CrdOwner::Another,
+    }
+}
+
 /// Reads the state of a live CRD from its conditions.
 pub fn establishment(live: &str) -> Establishment {
     let Some(crd) = parse(live) else { return Establishment::Pending };
@@ -191,7 +208,7 @@ fn plan_with_foreign(live: &Value, wanted: &Value) -> CrdPlan {
         narrowing::served_versions(wanted).into_iter().filter(|version| !served.contains(version)).collect();
     let converts = !conversion::is_by_webhook(wanted) || conversion::calls(live, annotation(wanted, PLUGIN));
     if missing.is_empty() && converts {
-        return CrdPlan::Nothing;
+        return CrdPlan::Nothing(CrdOwner::Another);
     }
     let lacking = if converts {
         format!("does not serve {}", missing.join(", "))

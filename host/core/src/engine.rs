@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::event::{Effect, Event};
 use crate::observation::Observation;
+use crate::plan::Reserved;
 use crate::scope::Slice;
 use crate::store::{Change, Store};
 use crate::time::Now;
@@ -66,7 +67,7 @@ impl Engine {
             store: Store::default(),
             lifecycle: Lifecycle::new(&config),
             reconciler: Reconciler::new(
-                config.namespace,
+                Reserved { namespace: config.namespace, from_inside: config.require_service_account },
                 config.call_slots,
                 config.http_requests_per_minute.unwrap_or_default(),
             ),

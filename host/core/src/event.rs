@@ -9,7 +9,7 @@ use crate::audit;
 use crate::call::{Call, CallDone, CallId};
 use crate::component::{Compiled, Offer};
 use crate::conversion::ConversionBackend;
-use crate::crd::CrdError;
+use crate::crd::{CrdError, CrdOwner};
 use crate::digest::Digest;
 use crate::http::{HttpId, OutgoingRequest, Sent};
 use crate::object::{Object, ObjectRef};
@@ -59,8 +59,8 @@ pub enum Event {
         plugin: Arc<str>,
         /// The CRD's name ("podsets.app.example.com").
         crd: Arc<str>,
-        /// Established, or why not.
-        result: Result<(), CrdError>,
+        /// Established, and for whom it was made; or why not.
+        result: Result<CrdOwner, CrdError>,
     },
     /// The result of [`Effect::ServeAdmission`] with a version; sent again when it changes.
     AdmissionServed {

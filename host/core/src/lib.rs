@@ -28,6 +28,7 @@ pub mod expectation;
 pub mod field_selector;
 pub mod finalizer;
 pub mod generated;
+pub mod grants;
 pub mod http;
 pub mod json;
 pub mod kind_pattern;

@@ -10,7 +10,7 @@ pub use self::body::child_key;
 pub use self::children::{Diff, Written, deletes_of_tracked, diff};
 pub use self::found::{Creates, UnknownCreate, UnknownCreates, is_child};
 pub use self::prepare::prepare;
-pub use self::prepared::{Action, Body, Prepared, PreparedAction, PreparedChild};
+pub use self::prepared::{Action, Body, Prepared, PreparedAction, PreparedChild, Reserved};
 
 mod actions;
 mod adoption;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::digest::Digest;
+use crate::grants::Grants;
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::rights::Namespaces;
 use crate::well_known::{API_VERSION, HOST_NAMESPACE_LABEL};
@@ -42,6 +43,8 @@ pub struct Spec {
     pub service_account: Option<Arc<str>>,
     /// Where it sees and acts; everywhere, if there are none.
     pub namespaces: Option<Namespaces>,
+    /// What an administrator grants it.
+    pub grants: Arc<Grants>,
     /// Nothing is reconciled.
     pub suspend: bool,
 }
@@ -61,6 +64,7 @@ pub fn spec(object: &Object) -> Spec {
         config: Option<Value>,
         service_account_name: Option<Arc<str>>,
         namespaces: BTreeSet<Arc<str>>,
+        grants: Grants,
         suspend: bool,
     }
     #[derive(Deserialize, Default)]
@@ -77,6 +81,7 @@ pub fn spec(object: &Object) -> Spec {
         config: spec.config.map(|config| config.to_string().into()),
         service_account: spec.service_account_name,
         namespaces: (!spec.namespaces.is_empty()).then(|| spec.namespaces.into()),
+        grants: Arc::new(spec.grants),
         suspend: spec.suspend,
     }
 }

@@ -118,6 +118,7 @@ mod tests {
             config: config.into(),
             service_account: None,
             namespaces: None,
+            grants: Arc::default(),
             rights: None,
         }
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use mortise_core::crd::CrdError;
-use mortise_core::crd::{CrdPlan, Establishment, establishment, plan};
+use mortise_core::crd::{CrdError, CrdOwner, CrdPlan, Establishment, establishment, plan};
 use mortise_core::object::Kind;
 use mortise_core::refusal::Refusal;
 use mortise_core::well_known::HOST;
@@ -73,17 +72,17 @@ impl ApiServer {
     /// Creates or updates a CRD as the core plans it (L4), and waits until every version is served. `body` carries the
     /// host's label and annotations. An unchanged definition costs two reads and no write. After `not_after_ms` nothing is
     /// written, and a definition that needs it is `Unavailable` (X7).
-    pub async fn register_crd(&self, body: &str, not_after_ms: Option<u64>) -> Result<(), CrdError> {
+    pub async fn register_crd(&self, body: &str, not_after_ms: Option<u64>) -> Result<CrdOwner, CrdError> {
         let wanted: Definition = serde_json::from_str(body).map_err(|error| {
             CrdError::Refused(Refusal::new("CrdInvalid", format!("the CRD cannot be read: {error}")))
         })?;
         let deadline = Instant::now() + DEADLINE;
         let registering = format!("registering CRD {}", wanted.metadata.name);
-        let seen = self.reconcile(&wanted, body, not_after_ms).await.map_err(|error| match error {
+        let (seen, owner) = self.reconcile(&wanted, body, not_after_ms).await.map_err(|error| match error {
             Stopped::Failure(failure) => failure.during(&registering).into_crd_error(),
             Stopped::Refusal(refusal) => CrdError::Refused(refusal),
         })?;
-        self.wait_until_served(&wanted, seen, deadline).await
+        self.wait_until_served(&wanted, seen, deadline).await.map(|()| owner)
     }
 
     /// Reads a definition.
@@ -100,13 +99,13 @@ impl ApiServer {
     }
 
     /// Reads, plans and writes; again when somebody else wrote in between. Returns the state of a definition that was not
-    /// written.
+    /// written, and whom it was made for.
     async fn reconcile(
         &self,
         wanted: &Definition,
         body: &str,
         not_after_ms: Option<u64>,
-    ) -> Result<Option<Establishment>, Stopped> {
+    ) -> Result<(Option<Establishment>, CrdOwner), Stopped> {
         let path = format!("{COLLECTION}/{}", escape(&wanted.metadata.name));
         let mut last = None;
         for _ in 0..MAX_ROUNDS {
@@ -123,7 +122,7 @@ impl ApiServer {
                 next = plan(Some(live), body, false);
             }
             let written = match next {
-                CrdPlan::Nothing => return Ok(seen),
+                CrdPlan::Nothing(owner) => return Ok((seen, owner)),
                 CrdPlan::Refuse(refusal) | CrdPlan::Narrows { refusal, kept: None } => {
                     return Err(Stopped::Refusal(refusal));
                 }
@@ -137,7 +136,7 @@ impl ApiServer {
             match written {
                 Ok(()) => {
                     tracing::info!(crd = %wanted.metadata.name, "wrote the CustomResourceDefinition");
-                    return Ok(None);
+                    return Ok((None, CrdOwner::Plugin));
                 }
                 Err(Failure::Response(refused)) if refused.code == 409 => last = Some(Failure::Response(refused)),
                 Err(failure) => return Err(failure.into()),

@@ -7,6 +7,7 @@ use std::time::Instant;
 use mortise_core::digest;
 use serde_json::json;
 
+use super::quiet::wait_until_quiet;
 use super::rights::{bind, bind_here, grant, start_restricted_with};
 use super::scopes::{open_watches, secret};
 use super::world::{HOST_NAMESPACE, OF_A_TEST, RESTRICTED, World, built};
@@ -113,6 +114,47 @@ fn g9_a_plugin_has_the_rights_of_its_service_account_and_the_audit_log_names_it(
     assert!(why.contains("gives the host, so that it may act as the ServiceAccount mortise-system/podset"), "{why}");
     bind_here(&world, "podset", "mortise-plugin-podset-identity");
     wait_replicas(&world, "4");
+}
+
+/// The writes that a new PodSet of three Pods takes, one more Pod, and one in place of a deleted one.
+fn costs(world: &mut World, name: &str) -> [usize; 3] {
+    let podset = format!("podset/{name}");
+    let wait = |world: &World, replicas: &str| {
+        world.until("the PodSet has its Pods", || {
+            let status = "jsonpath={.status.replicas} {.status.conditions[?(@.type=='Ready')].status}";
+            (world.kubectl_here(&["get", &podset, "-o", status]) == format!("{replicas} True")).then_some(())
+        });
+        wait_until_quiet(world, "podset");
+    };
+    let mut count = |step: &dyn Fn(&World), replicas: &str| {
+        world.mark_audit();
+        step(world);
+        wait(world, replicas);
+        let mut writes = world.writes_by_host();
+        writes.retain(|record| record.resource != "leases");
+        writes.len()
+    };
+    let first = count(&|world| world.apply(&world.podset(name, 3)), "3");
+    let change = count(&|world| _ = world.kubectl_here(&["scale", &podset, "--replicas=4"]), "4");
+    let delete_one = |world: &World| {
+        let name = world.kubectl_here(&["get", &podset, "-o", "jsonpath={.status.podNames[0]}"]);
+        world.kubectl_here(&["delete", "pod", &name, "--wait=true"]);
+    };
+    let deleted = count(&delete_one, "4");
+    [first, change, deleted]
+}
+
+#[test]
+fn g9_an_identity_costs_no_request_for_the_objects_of_a_plugin() {
+    let mut world = World::with_podset("identity-cost");
+    let as_host = costs(&mut world, "hosts");
+    world.stop_host();
+    start_restricted_with(&mut world, &["--require-service-account"]);
+    identify(&world, "podset");
+    world.wait_ready("podset");
+    let as_account = costs(&mut world, "accounts");
+    println!("a new PodSet of three, one more Pod, a deleted one: {as_host:?} writes, with an identity {as_account:?}");
+    assert_eq!((as_host[..2].to_vec(), as_account), (vec![4, 2], as_host));
 }
 
 /// A plugin of a component whose ServiceAccount has its rights in one namespace alone.

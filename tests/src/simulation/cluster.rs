@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mortise_core::crd::CrdError;
+use mortise_core::crd::{CrdError, CrdOwner};
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::response::Refused;
 use mortise_core::scope::Slice;
@@ -213,10 +213,10 @@ impl Cluster {
     }
 
     /// Creates or changes a definition, as the host does.
-    pub fn define(&mut self, crd: &str, body: &str) -> Result<(), CrdError> {
+    pub fn define(&mut self, plugin: &str, crd: &str, body: &str) -> Result<CrdOwner, CrdError> {
         self.api.define(crd, body)?;
         self.pull();
-        self.api.established(crd).expect("the local cluster establishes a definition or refuses it at once")
+        self.api.established(plugin, crd).expect("the local cluster establishes a definition or refuses it at once")
     }
 
     /// Deletes the definition of a kind, and with it all objects; false when there is none.

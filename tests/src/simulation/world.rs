@@ -303,7 +303,7 @@ impl World {
             Upcoming::JobEnds(target) => self.job_ends(&target),
             Upcoming::Controllers => self.controllers(),
             Upcoming::Define { incarnation, plugin, crd, body } => {
-                let result = self.cluster.define(&crd, &body);
+                let result = self.cluster.define(&plugin, &crd, &body);
                 if incarnation == self.incarnation {
                     self.deliver(Event::CrdRegistered { plugin, crd, result })?;
                 }

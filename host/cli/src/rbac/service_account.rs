@@ -1,8 +1,9 @@
 //! The rights of a plugin with an identity of its own: what its ServiceAccount may do, what the host may watch for it, that
-//! the host may act as it, and the Plugin object that names it.
+//! the host may act as it, and the Plugin object that names it and grants what it asks for.
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use mortise_core::grants;
 use mortise_core::manifest::Manifest;
 use mortise_core::permission::IMPERSONATE;
 use mortise_core::well_known::API_VERSION;
@@ -75,7 +76,7 @@ impl Identified<'_> {
     fn plugin_object(&self) -> serde_json::Value {
         json!({
             "apiVersion": API_VERSION, "kind": "Plugin", "metadata": {"name": self.plugin},
-            "spec": {"serviceAccountName": self.service_account},
+            "spec": {"serviceAccountName": self.service_account, "grants": grants::asked(self.manifest)},
         })
     }
 

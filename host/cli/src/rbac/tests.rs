@@ -197,4 +197,6 @@ fn a_plugin_with_a_service_account_has_all_its_rights_and_the_host_may_watch_for
         "Plugin podset: serviceAccountName sets",
     ];
     assert_eq!(lines.collect::<Vec<_>>(), expected);
+    let grants = json!({"customResources": ["podsetti.app.example.com"]});
+    assert_eq!(objects.last().unwrap()["spec"]["grants"], grants, "what the host registers for it");
 }

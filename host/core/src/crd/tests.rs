@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CrdPlan, Establishment, establishment, plan, prepare};
+use super::{CrdOwner, CrdPlan, Establishment, establishment, plan, prepare};
 use crate::refusal::Refusal;
 
 fn crd(schema: Value) -> Value {
@@ -78,7 +78,7 @@ fn l4_an_unchanged_crd_is_not_written() {
     // Fields that the API server fills in are no difference.
     live["spec"]["names"]["listKind"] = "PodSetList".into();
     live["spec"]["conversion"] = json!({"strategy": "None"});
-    assert_eq!(planned(&live, &wanted, true), CrdPlan::Nothing);
+    assert_eq!(planned(&live, &wanted, true), CrdPlan::Nothing(CrdOwner::Plugin));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn l4_a_widened_crd_is_updated_and_keeps_what_others_put_on_it() {
     assert_eq!(body["metadata"]["finalizers"][0], "customresourcecleanup.apiextensions.k8s.io");
     assert_eq!(body["spec"], wanted["spec"]);
     let again = plan(Some(&body.to_string()), &prepare("podset", &wanted.to_string(), None), true);
-    assert_eq!(again, CrdPlan::Nothing, "a second plan changes nothing");
+    assert_eq!(again, CrdPlan::Nothing(CrdOwner::Plugin), "a second plan changes nothing");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn l4_a_foreign_crd_that_serves_the_versions_is_used_and_never_written() {
     let wanted = crd(json!({"type": "object"}));
     let mut foreign = wanted.clone();
     foreign["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "Helm"});
-    assert_eq!(planned(&foreign, &wanted, true), CrdPlan::Nothing);
+    assert_eq!(planned(&foreign, &wanted, true), CrdPlan::Nothing(CrdOwner::Another));
 
     foreign["spec"]["versions"][0]["name"] = "v1".into();
     let (reason, message) = refusal(planned(&foreign, &wanted, false));
@@ -229,7 +229,7 @@ fn l4_a_foreign_crd_that_serves_the_versions_is_used_and_never_written() {
 fn l4_a_crd_of_another_plugin_is_foreign() {
     let wanted = crd(spec(json!({"type": "integer"})));
     let mut other = live("other", &crd(json!({"type": "object"})));
-    assert_eq!(planned(&other, &wanted, true), CrdPlan::Nothing);
+    assert_eq!(planned(&other, &wanted, true), CrdPlan::Nothing(CrdOwner::Another));
     other["spec"]["versions"][0]["served"] = false.into();
     let (_, message) = refusal(planned(&other, &wanted, false));
     assert!(message.contains("belongs to the plugin \"other\""), "{message}");
@@ -268,7 +268,11 @@ fn l4_a_plugin_that_is_rolled_back_keeps_the_definition_that_widened_its_own() {
     let wide = after(begin.clone(), second.clone());
     let back = after(wide.clone(), first.clone());
     assert_eq!(back["spec"], crd(second.clone())["spec"]);
-    assert_eq!(planned(&back, &crd(first.clone()), true), CrdPlan::Nothing, "a second plan changes nothing");
+    assert_eq!(
+        planned(&back, &crd(first.clone()), true),
+        CrdPlan::Nothing(CrdOwner::Plugin),
+        "a second plan changes nothing"
+    );
     assert_eq!(after(back.clone(), second.clone())["spec"], wide["spec"], "and forth again");
 
     assert!(narrows(planned(&back, &crd(third), true)).contains(".spec.y"), "what never served is no way back");
@@ -338,7 +342,7 @@ fn converting(ca_bundle: &str) -> std::sync::Arc<str> {
 #[test]
 fn a_new_ca_bundle_is_written_into_a_definition_that_is_otherwise_equal() {
     let live = converting("b25l");
-    assert_eq!(plan(Some(&live), &converting("b25l"), true), CrdPlan::Nothing);
+    assert_eq!(plan(Some(&live), &converting("b25l"), true), CrdPlan::Nothing(CrdOwner::Plugin));
     let CrdPlan::Update(body) = plan(Some(&live), &converting("b25l dHdv"), true) else { panic!("not updated") };
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"], "b25l dHdv");
@@ -360,7 +364,7 @@ fn l4_a_definition_that_loses_its_conversion_narrows_while_objects_exist() {
 fn l4_a_foreign_definition_is_used_when_it_calls_this_plugin_for_conversion() {
     let mut foreign: Value = serde_json::from_str(&converting("b25l")).unwrap();
     foreign["metadata"] = json!({"name": "podsets.app.example.com"});
-    assert_eq!(plan(Some(&foreign.to_string()), &converting("dHdv"), true), CrdPlan::Nothing);
+    assert_eq!(plan(Some(&foreign.to_string()), &converting("dHdv"), true), CrdPlan::Nothing(CrdOwner::Another));
     foreign["spec"]["conversion"] = json!({"strategy": "None"});
     let (reason, message) = refusal(plan(Some(&foreign.to_string()), &converting("dHdv"), true));
     assert_eq!(reason, "CrdForeign");

@@ -28,6 +28,7 @@ mod conversion;
 mod crds;
 mod dynamic_kinds;
 mod faults;
+mod granted;
 mod health;
 mod informer;
 mod informers;

@@ -106,6 +106,8 @@ pub(super) struct Sender {
     pub service_account: Option<Arc<ServiceAccount>>,
     /// Where it may act, of what has a namespace; everywhere, if there are none.
     pub namespaces: Option<Namespaces>,
+    /// A budget of the plugin's own, instead of the host's.
+    pub writes_per_minute: Option<u32>,
 }
 
 /// A write to be sent.

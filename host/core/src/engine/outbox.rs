@@ -73,13 +73,15 @@ impl Outbox {
     }
 
     fn send(&mut self, outgoing: Outgoing, cx: &mut Context<'_>) {
-        let Outgoing { by: Sender { plugin, service_account, namespaces }, cause, op, owner } = outgoing;
+        let Outgoing { by, cause, op, owner } = outgoing;
+        let Sender { plugin, service_account, namespaces, writes_per_minute } = by;
         if let Some(error) = plugin.as_ref().and_then(|plugin| outside(plugin, namespaces.as_ref()?, op.target())) {
             return Self::report(owner, op, Err(error), cx);
         }
         let is_shown = |target: &ObjectRef| cx.store.snapshot().get(&target.kind, &target.name).is_some();
         if let Some(plugin) = &plugin
-            && let Some(Debt { until_ms, message }) = self.budgets.spend(cx.now.mono_ms, plugin, op.creates(is_shown))
+            && let Some(Debt { until_ms, message }) =
+                self.budgets.spend(cx.now.mono_ms, plugin, op.creates(is_shown), writes_per_minute)
         {
             cx.notify_reconciler(ToReconciler::Throttle { plugin: Arc::clone(plugin), until_ms });
             cx.notify_lifecycle(ToLifecycle::Throttled { plugin: Arc::clone(plugin), message });

@@ -14,6 +14,7 @@ use crate::dependency_index::DependencyIndex;
 use crate::event::LiveTarget;
 use crate::map::Map;
 use crate::object::{Kind, ObjectRef};
+use crate::plan::Reserved;
 use crate::workqueue::{ControllerId, Key, WorkQueue};
 
 mod controller;
@@ -48,8 +49,8 @@ use plugin_counts::PluginCounts;
 
 #[derive(Debug, Default)]
 pub(super) struct Reconciler {
-    /// Where only owners in it have children.
-    host_namespace: Arc<str>,
+    /// Where plugins write with a grant alone.
+    reserved: Reserved,
     /// Guest calls in flight at once while they are quick.
     call_slots: usize,
     controllers: BTreeMap<ControllerId, Controller>,
@@ -60,6 +61,8 @@ pub(super) struct Reconciler {
     index: DependencyIndex,
     /// Bytes of the reads and outcomes of last calls.
     kept_bytes: PluginCounts,
+    /// Objects that outcomes want.
+    wanted_objects: PluginCounts,
     queue: WorkQueue,
     /// In the order in which they began.
     calls: BTreeMap<CallId, CallInFlight>,
@@ -83,8 +86,8 @@ pub(super) struct Reconciler {
 }
 
 impl Reconciler {
-    pub fn new(host_namespace: Arc<str>, call_slots: usize, http_requests_per_minute: u32) -> Self {
-        Self { host_namespace, call_slots, exchanges: Exchanges::new(http_requests_per_minute), ..Self::default() }
+    pub fn new(reserved: Reserved, call_slots: usize, http_requests_per_minute: u32) -> Self {
+        Self { reserved, call_slots, exchanges: Exchanges::new(http_requests_per_minute), ..Self::default() }
     }
 
     pub fn take(&mut self, message: ToReconciler, cx: &mut Context<'_>) {

@@ -13,7 +13,7 @@ use crate::admission::AdmissionBackend;
 use crate::call::CallDone;
 use crate::component::{Compiled, Offer};
 use crate::contract::{self, CallResult, Child, Outcome};
-use crate::crd::CrdError;
+use crate::crd::{CrdError, CrdOwner};
 use crate::dependencies::Dependencies;
 use crate::digest::Digest;
 use crate::event::{Effect, Event};
@@ -34,6 +34,7 @@ mod conversion;
 mod dynamic_kinds;
 mod fairness;
 mod finalizers;
+mod grants;
 mod host_crd;
 mod http;
 mod identity;
@@ -361,7 +362,7 @@ impl Host {
                 let may_write = not_after_ms.is_none_or(|not_after_ms| self.now_ms <= not_after_ms);
                 let is_established = self.crds.contains(&crd) || (may_write && self.crds.insert(Arc::clone(&crd)));
                 let unavailable = || CrdError::Unavailable("this host may not write".to_owned());
-                let result = if is_established { Ok(()) } else { Err(unavailable()) };
+                let result = if is_established { Ok(CrdOwner::Plugin) } else { Err(unavailable()) };
                 events.push_back(Event::CrdRegistered { plugin, crd, result });
             }
             Effect::Write(write) => self.write(*write, events),

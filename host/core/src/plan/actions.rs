@@ -51,6 +51,8 @@ pub struct ActionDiff {
     pub removals: Vec<WriteOp>,
     /// Objects to patch that do not exist.
     pub missing: Vec<ObjectRef>,
+    /// Objects in the host's namespace, which are not written.
+    pub reserved: Vec<ObjectRef>,
     /// The removals exceed [`MAX_DELETES_PER_PLAN`].
     pub more: bool,
     /// Bytes of JSON that were parsed for the comparison, for which the plugin is charged.
@@ -120,7 +122,7 @@ fn prepare_one(spec: &ControllerSpec, action: &contract::Action) -> Result<Prepa
     if let Action::Patch { patch_kind, body, subresource } = &action {
         check_patch(spec, &target, *patch_kind, &body.text, subresource.as_deref())?;
     }
-    Ok(PreparedAction { target, action })
+    Ok(PreparedAction { target, action, is_reserved: false })
 }
 
 fn parsed(text: &str) -> Result<Value, String> {
@@ -178,7 +180,11 @@ pub fn diff(
     now_ms: u64,
 ) -> ActionDiff {
     let mut diff = ActionDiff::default();
-    for PreparedAction { target, action } in actions {
+    for PreparedAction { target, action, is_reserved } in actions {
+        if *is_reserved {
+            diff.reserved.push(target.clone());
+            continue;
+        }
         let is_watched = spec.sees(&target.kind, &target.name.namespace);
         let live = snapshot.get(&target.kind, &target.name).filter(|_| is_watched).map(|live| &**live);
         match action {

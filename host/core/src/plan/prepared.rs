@@ -35,14 +35,17 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Marks the children that would be in the host's namespace, unless their owner is: a user who may create an owner could
-    /// have a plugin or the key of the host's webhooks written there.
-    pub(crate) fn reserve(&mut self, host_namespace: &str, primary: &Object) {
-        if *primary.name.namespace == *host_namespace {
+    /// Marks the children and actions in the host's namespace: a user who may create an owner, or the plugin itself, could have
+    /// another plugin written there, or a Pod with the host's ServiceAccount.
+    pub(crate) fn reserve(&mut self, Reserved { namespace, from_inside }: &Reserved, primary: &Object) {
+        if primary.name.namespace == *namespace && !from_inside {
             return;
         }
         for child in self.children.iter_mut().flatten() {
-            child.is_reserved = *child.target.name.namespace == *host_namespace;
+            child.is_reserved = child.target.name.namespace == *namespace;
+        }
+        for action in &mut self.actions {
+            action.is_reserved = action.target.name.namespace == *namespace;
         }
     }
 
@@ -59,6 +62,12 @@ impl Prepared {
             finalized: true,
             requests: Vec::new(),
         }
+    }
+
+    /// How many objects it wants: its children, and what its actions apply.
+    pub fn objects(&self) -> usize {
+        let applies = self.actions.iter().filter(|action| matches!(action.action, Action::Apply { .. }));
+        self.children.as_ref().map_or(0, Vec::len) + applies.count()
     }
 
     /// Its tracked children.
@@ -83,6 +92,15 @@ impl Prepared {
         let lists = children.chain(actions).chain(conditions).chain(events).chain(requests);
         size_of_val(self) + self.status_bytes + lists.sum::<usize>()
     }
+}
+
+/// The host's namespace, where plugins do not write.
+#[derive(Clone, Debug, Default)]
+pub struct Reserved {
+    /// Its name.
+    pub namespace: Arc<str>,
+    /// Not for objects in it either.
+    pub from_inside: bool,
 }
 
 /// A checked child.
@@ -112,7 +130,7 @@ pub struct PreparedChild {
     pub adopt: bool,
     /// It is marked, without an owner reference.
     pub tracked: bool,
-    /// It would be in the host's namespace, and its owner is elsewhere.
+    /// It would be in the host's namespace.
     pub is_reserved: bool,
     /// Its group.
     pub group: u32,
@@ -165,6 +183,8 @@ pub struct PreparedAction {
     pub target: ObjectRef,
     /// The write.
     pub action: Action,
+    /// It would be in the host's namespace.
+    pub is_reserved: bool,
 }
 
 /// A write to an object that is not a child.

@@ -1,7 +1,7 @@
 //! Registers definitions as `core::crd` plans them: a definition comes in, and what the engine is to hear of it comes out. It
 //! must not know when it is looked whether one is established.
 
-use mortise_core::crd::{CrdError, CrdPlan, Establishment, establishment, plan};
+use mortise_core::crd::{CrdError, CrdOwner, CrdPlan, Establishment, establishment, owner, plan};
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::refusal::Refusal;
 use mortise_core::response::Refused;
@@ -36,7 +36,7 @@ impl<W: Answers> Api<W> {
         }
         let [object, collection] = self.path(&target).map_err(|refused| error(&refused))?;
         let (method, path, text) = match next {
-            CrdPlan::Nothing => return Ok(()),
+            CrdPlan::Nothing(_) => return Ok(()),
             CrdPlan::Refuse(refusal) | CrdPlan::Narrows { refusal, kept: None } => {
                 return Err(CrdError::Refused(refusal));
             }
@@ -60,11 +60,11 @@ impl<W: Answers> Api<W> {
         self.list(&slice).map_or(true, |list: Value| list["items"].as_array().is_some_and(|items| !items.is_empty()))
     }
 
-    /// What has become of a definition; None when it is neither established nor refused yet.
-    pub fn established(&mut self, crd: &str) -> Option<Result<(), CrdError>> {
-        let live = self.get(Client::Host, &target(crd)).ok().flatten()?;
-        match establishment(&live.to_string()) {
-            Establishment::Established => Some(Ok(())),
+    /// What has become of a definition that a plugin registers; None when it is neither established nor refused yet.
+    pub fn established(&mut self, plugin: &str, crd: &str) -> Option<Result<CrdOwner, CrdError>> {
+        let live = self.get(Client::Host, &target(crd)).ok().flatten()?.to_string();
+        match establishment(&live) {
+            Establishment::Established => Some(Ok(owner(&live, plugin))),
             Establishment::Refused(refusal) => Some(Err(CrdError::Refused(refusal))),
             _ => None,
         }

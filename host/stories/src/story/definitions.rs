@@ -25,7 +25,7 @@ impl Story {
 
     /// Responds when a definition is established, or looks again.
     pub(super) fn look_for_definition(&mut self, plugin: Arc<str>, crd: Arc<str>, until_ms: u64) {
-        let result = match self.api.established(&crd) {
+        let result = match self.api.established(&plugin, &crd) {
             Some(result) => result,
             None if self.now_ms() < until_ms => {
                 let incarnation = self.incarnation;

@@ -155,7 +155,7 @@ impl<'a> Cycle<'a> {
                 self.events.push_back(Event::Compiled(digest, Ok(compiled)));
             }
             Effect::RegisterCrd { plugin, crd, .. } => {
-                self.events.push_back(Event::CrdRegistered { plugin, crd, result: Ok(()) });
+                self.events.push_back(Event::CrdRegistered { plugin, crd, result: Ok(CrdOwner::Plugin) });
             }
             Effect::Call(call) => {
                 let done = self.run_guest(*call);

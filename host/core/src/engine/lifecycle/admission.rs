@@ -39,7 +39,7 @@ impl Lifecycle {
         let backend = AdmissionBackend {
             digest: active.version.digest.clone(),
             config: Arc::clone(&active.version.config),
-            limits: active.manifest.limits,
+            limits: active.version.grants.bound(active.manifest.limits),
             specs: active.manifest.admission.as_slice().into(),
         };
         // Webhooks of the previous version now call this one, so Served stays true.

@@ -50,7 +50,7 @@ impl Lifecycle {
         let backend = ConversionBackend {
             digest: version.digest.clone(),
             config: Arc::clone(&version.config),
-            limits: manifest.limits,
+            limits: version.grants.bound(manifest.limits),
             specs: manifest.conversion.as_slice().into(),
         };
         // The endpoint is the same for all versions.

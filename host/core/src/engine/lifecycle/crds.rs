@@ -7,7 +7,7 @@ use super::Lifecycle;
 use super::plugin::{Candidate, Plugin, RefusedBy, Stage};
 use super::timers::{CRD_RETRY_MS, REFUSED_RETRY_MS, Timer};
 use crate::component::Version;
-use crate::crd::{self, CrdError};
+use crate::crd::{self, CrdError, CrdOwner};
 use crate::engine::context::Context;
 use crate::engine::message::ToOutbox;
 use crate::object::{Kind, Name, ObjectRef};
@@ -85,7 +85,7 @@ impl Lifecycle {
         &mut self,
         name: &Arc<str>,
         crd: &Arc<str>,
-        result: Result<(), CrdError>,
+        result: Result<CrdOwner, CrdError>,
         cx: &mut Context<'_>,
     ) {
         let place = (Arc::clone(name), Arc::clone(crd));
@@ -114,15 +114,22 @@ impl Lifecycle {
         self.sync_dirty(cx);
     }
 
-    fn on_plugin_crd(&mut self, name: &Arc<str>, crd: &str, result: Result<(), CrdError>, cx: &mut Context<'_>) {
+    fn on_plugin_crd(
+        &mut self,
+        name: &Arc<str>,
+        crd: &Arc<str>,
+        result: Result<CrdOwner, CrdError>,
+        cx: &mut Context<'_>,
+    ) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         match result {
-            Ok(()) => {
+            Ok(owner) => {
                 plugin.denied.retain(|permission, _| permission.kind != crd_kind());
-                if let Some(Candidate { stage: Stage::Registering { missing, .. }, waits_for, .. }) =
+                if let Some(Candidate { stage: Stage::Registering { missing, foreign, .. }, waits_for, .. }) =
                     &mut plugin.candidate
                 {
                     missing.remove(crd);
+                    foreign.extend((owner == CrdOwner::Another).then(|| Arc::clone(crd)));
                     *waits_for = None;
                 }
                 self.advance(name, cx);
@@ -142,10 +149,10 @@ impl Lifecycle {
 
     /// Without its own CRD the host can show no plugin's state, so an error is logged, counted and in the readiness
     /// probe at once, and the registration is retried without end.
-    fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<(), CrdError>, cx: &mut Context<'_>) {
+    fn on_host_crd(&mut self, crd: &Arc<str>, result: Result<CrdOwner, CrdError>, cx: &mut Context<'_>) {
         let refused = |refusal| Observation::Refused { plugin: Arc::from(HOST), refusal };
         let (message, observation) = match result {
-            Ok(()) => {
+            Ok(_) => {
                 self.host_crd = HostCrd { established: true, error: None };
                 return self.start_informer(&Arc::from(NO_PLUGIN), &plugin_object::kind(), Scope::default(), cx);
             }

@@ -8,6 +8,7 @@ use super::kind_ownership::{KindOwnership, edges};
 use super::requirements::Requirements;
 use crate::component::{Offer, Version};
 use crate::expectation::Expectation;
+use crate::grants::Names;
 use crate::manifest::{CustomResource, Manifest};
 use crate::object::Kind;
 use crate::permission::Permission;
@@ -73,7 +74,7 @@ pub(super) enum RefusedBy {
     KindOwner,
     /// Another host's plugin of this name: when its Plugin object is gone.
     NameOwner,
-    /// Nobody gave it an identity: when its Plugin object names one.
+    /// Nobody gave it an identity, or what it asks for: when its Plugin object does.
     Rights,
     /// A CRD in the cluster: periodically, since a person has to change it.
     Definition,
@@ -92,8 +93,15 @@ pub(super) struct Candidate {
 #[derive(Debug)]
 pub(super) enum Stage {
     Compiling,
-    Registering { manifest: Arc<Manifest>, missing: BTreeSet<Arc<str>> },
-    Listing { manifest: Arc<Manifest> },
+    /// `foreign`: those of its CRDs that exist and were not made for it.
+    Registering {
+        manifest: Arc<Manifest>,
+        missing: Names,
+        foreign: Names,
+    },
+    Listing {
+        manifest: Arc<Manifest>,
+    },
 }
 
 /// A version that serves.

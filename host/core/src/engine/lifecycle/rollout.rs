@@ -16,6 +16,7 @@ use crate::engine::context::Context;
 use crate::engine::message::ToReconciler;
 use crate::event::Effect;
 use crate::finalizer;
+use crate::grants::Names;
 use crate::manifest::{ControllerSpec, Manifest};
 use crate::object::Kind;
 use crate::observation::Observation;
@@ -149,7 +150,7 @@ impl Lifecycle {
 
     pub(super) fn refuse(&mut self, name: &Arc<str>, by: RefusedBy, refusal: Refusal, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
-        plugin.candidate = None;
+        let candidate = plugin.candidate.take();
         plugin.refused = Some(Refused { by, refusal: refusal.clone() });
         let is_new = plugin.observed.replace(refusal.clone()).as_ref() != Some(&refusal);
         self.release_shown_kinds(name, cx);
@@ -158,6 +159,9 @@ impl Lifecycle {
         }
         if is_new {
             cx.observe(Observation::Refused { plugin: Arc::clone(name), refusal });
+        }
+        if let Some(candidate) = candidate.filter(|_| by == RefusedBy::Rights) {
+            self.stop_unless_granted(name, &candidate, cx);
         }
         self.serve_conversion(name, cx);
         self.mark_dirty(name);
@@ -170,10 +174,14 @@ impl Lifecycle {
             self.begin_registering(name, cx);
         }
         if let Some(stage) = self.stage(name)
-            && let Stage::Registering { manifest, missing } = &*stage
+            && let Stage::Registering { manifest, missing, foreign } = &*stage
             && missing.is_empty()
         {
-            *stage = Stage::Listing { manifest: Arc::clone(manifest) };
+            let (manifest, foreign) = (Arc::clone(manifest), foreign.clone());
+            if let Some(refusal) = self.lacks_rights(name, &manifest, &foreign) {
+                return self.refuse(name, RefusedBy::Rights, refusal, cx);
+            }
+            *self.stage(name).expect("it was read above") = Stage::Listing { manifest };
             self.require(name, cx);
         }
         let Some(Stage::Listing { manifest }) = self.stage(name) else { return };
@@ -221,12 +229,12 @@ impl Lifecycle {
         if let Some(refusal) = self.cannot_send(&manifest) {
             return self.refuse(name, RefusedBy::Component, refusal, cx);
         }
-        if let Some(refusal) = self.lacks_identity(name) {
+        if let Some(refusal) = self.lacks_rights(name, &manifest, &Names::new()) {
             return self.refuse(name, RefusedBy::Rights, refusal, cx);
         }
-        let missing: BTreeSet<Arc<str>> = manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect();
+        let missing: Names = manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect();
         *self.stage(name).expect("its candidate was read above") =
-            Stage::Registering { manifest, missing: missing.clone() };
+            Stage::Registering { manifest, missing: missing.clone(), foreign: Names::new() };
         self.require(name, cx);
         self.release_shown_kinds(name, cx);
         self.serve_conversion(name, cx);
@@ -244,21 +252,6 @@ impl Lifecycle {
             first.origin
         );
         Some(Refusal::new("HttpNotAllowed", message))
-    }
-
-    /// What a plugin acts as is an administrator's decision, too.
-    fn lacks_identity(&self, name: &Arc<str>) -> Option<Refusal> {
-        let candidate = self.plugins.get(name)?.candidate.as_ref()?;
-        if candidate.version.service_account.is_some() || !self.requires_service_account {
-            return None;
-        }
-        let message = format!(
-            "this host runs a plugin as a ServiceAccount of its own alone (--require-service-account), and the Plugin {name} names \
-             none. This grants what the plugin asks for, and names it: mortise rbac FILE.wasm --name {name} --service-account \
-             {name} -n {} | kubectl apply -f -",
-            self.namespace
-        );
-        Some(Refusal::new("NoServiceAccount", message))
     }
 
     fn activate(

@@ -119,6 +119,7 @@ fn wanted(name: &Arc<str>, offer: &Offer, spec: Option<&Spec>, namespace: &Arc<s
     }
     let account = |name: &Arc<str>| ServiceAccount { namespace: Arc::clone(namespace), name: Arc::clone(name) };
     offer.namespaces = spec.and_then(|spec| spec.namespaces.clone());
+    offer.grants = spec.map(|spec| Arc::clone(&spec.grants)).unwrap_or_default();
     offer.service_account = spec.and_then(|spec| spec.service_account.as_ref()).map(|name| Arc::new(account(name)));
     Resolved::Offer(offer)
 }

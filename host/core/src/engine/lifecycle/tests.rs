@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::audit::{Listed, Page, Response};
 use crate::component::{Compiled, Offer};
-use crate::crd::CrdError;
+use crate::crd::{CrdError, CrdOwner};
 use crate::engine::message::{Message, Owner, ToOutbox, ToReconciler};
 use crate::engine::tests::merge;
 use crate::event::Effect;
@@ -117,7 +117,7 @@ impl Alone {
 
     fn start(&mut self) {
         self.with(Lifecycle::start);
-        self.registered("", plugin_object::CRD_NAME, Ok(()));
+        self.registered("", plugin_object::CRD_NAME, Ok(CrdOwner::Plugin));
         self.list("Plugin");
         self.with(Lifecycle::on_sources_listed);
         assert_eq!(self.log(), ["register plugins.mortise.dev", "watch Plugin"]);
@@ -133,7 +133,7 @@ impl Alone {
     fn serve(&mut self, name: &str, digest: &str, primary: &str) {
         self.offer(name, digest);
         self.compiled(digest, compiled(primary, &[]));
-        self.registered(name, &crd_of(primary), Ok(()));
+        self.registered(name, &crd_of(primary), Ok(CrdOwner::Plugin));
         self.list(primary);
         self.list("ConfigMap");
         self.settle();
@@ -243,7 +243,7 @@ impl Alone {
         self.with(|lifecycle, cx| lifecycle.on_compiled(&Digest(digest.into()), result, cx));
     }
 
-    fn registered(&mut self, plugin: &str, crd: &str, result: Result<(), CrdError>) {
+    fn registered(&mut self, plugin: &str, crd: &str, result: Result<CrdOwner, CrdError>) {
         self.with(|lifecycle, cx| lifecycle.on_crd_registered(&plugin.into(), &crd.into(), result, cx));
     }
 
@@ -348,7 +348,7 @@ impl Alone {
     /// The component of this digest comes up.
     fn comes_up(&mut self, name: &str, digest: &str) {
         self.compiled(digest, compiled("PodSet", &[]));
-        self.registered(name, "podsets.example.com", Ok(()));
+        self.registered(name, "podsets.example.com", Ok(CrdOwner::Plugin));
         self.list("PodSet");
         self.list("ConfigMap");
         self.settle();
@@ -414,7 +414,7 @@ fn l1_an_offer_serves_when_it_is_compiled_r4_its_crds_are_established_and_its_ki
     alone.compiled("1", compiled("PodSet", &[]));
     assert_eq!(alone.log(), ["register podsets.example.com", STATUS], "L2: other hosts see its claim at once");
     alone.settle();
-    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
     assert_eq!(alone.log(), ["watch PodSet", "watch ConfigMap"]);
     alone.list("PodSet");
     assert_eq!(alone.log(), NONE);
@@ -445,7 +445,7 @@ fn l1_a_version_that_fails_on_its_way_leaves_the_one_before_serving() {
     alone.settle();
     alone.offer("podset", "4");
     alone.compiled("4", compiled("PodSet", &["Secret"]));
-    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
     alone.watch_fails("Secret", WatchError::Denied("no Secrets".to_owned()));
     alone.settle();
     assert_eq!(alone.condition("podset", "Permitted"), "False Forbidden");
@@ -509,7 +509,7 @@ fn l2_kinds_released_brings_up_the_first_plugin_that_waits_for_them_and_no_other
     let log = alone.log();
     assert_eq!(log.iter().filter(|line| line.starts_with("register")).count(), 1, "{log:?}");
     assert!(!log.iter().any(|line| line.starts_with("compile")), "{log:?}");
-    alone.registered("second", "podsets.example.com", Ok(()));
+    alone.registered("second", "podsets.example.com", Ok(CrdOwner::Plugin));
     alone.list("PodSet");
     alone.list("ConfigMap");
     alone.settle();
@@ -522,7 +522,7 @@ fn l2_kinds_released_brings_up_the_first_plugin_that_waits_for_them_and_no_other
     alone.serve("second", "5", "CronSet");
     alone.offer("second", "6");
     alone.compiled("6", compiled("JobSet", &[]));
-    alone.registered("second", "jobsets.example.com", Ok(()));
+    alone.registered("second", "jobsets.example.com", Ok(CrdOwner::Plugin));
     assert!(!alone.log().contains(&"kinds released".to_owned()), "the one that serves has it still");
     alone.list("JobSet");
     assert!(alone.log().contains(&"kinds released".to_owned()));

@@ -52,9 +52,12 @@ impl Budgets {
         Self { most, of_plugin: BTreeMap::new() }
     }
 
-    /// Counts a write of a plugin, which `creates` an object or does not. Returns why the next one has to wait.
-    pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, creates: bool) -> Option<Debt> {
+    /// Counts a write of a plugin, which `creates` an object or does not. Returns why the next one has to wait. A `granted`
+    /// number of writes a minute replaces the host's, and bounds the creates too.
+    pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, creates: bool, granted: Option<u32>) -> Option<Debt> {
         let WriteBudget { writes_per_minute, creates_per_minute } = self.most;
+        let (writes_per_minute, creates_per_minute) =
+            granted.map_or((writes_per_minute, creates_per_minute), |granted| (granted, granted));
         if self.of_plugin.len() > REMEMBERED && !self.of_plugin.contains_key(plugin) {
             self.of_plugin.retain(|_, account| {
                 let writes_are_full = account.writes.is_full(now_ms, writes_per_minute);
@@ -69,9 +72,13 @@ impl Budgets {
         let of_kinds = creates.into_iter().chain([(&mut account.writes, writes_per_minute, "writes")]);
         let debts = of_kinds.filter_map(|(bucket, most, what)| Some((bucket.spend(now_ms, most)?, most, what)));
         let (wait_ms, most, what) = debts.max()?;
+        let raise = match granted {
+            Some(_) => format!("spec.grants.writesPerMinute of the Plugin {plugin}"),
+            None => format!("--plugin-{what}-per-minute of `mortise run`"),
+        };
         let message = format!(
-            "{plugin} is over its budget of {most} {what} a minute, so its objects wait {} s; if it needs more, raise \
-             --plugin-{what}-per-minute of `mortise run`; if not, look for a plugin that undoes its own or another's writes",
+            "{plugin} is over its budget of {most} {what} a minute, so its objects wait {} s; if it needs more, raise {raise}; if \
+             not, look for a plugin that undoes its own or another's writes",
             wait_ms.div_ceil(1_000)
         );
         Some(Debt { until_ms: now_ms + wait_ms, message })
@@ -92,7 +99,7 @@ mod tests {
     #[test]
     fn a_minutes_worth_is_sent_at_once_and_the_next_write_waits_for_a_token() {
         let (mut budgets, plugin) = (budgets(), Arc::from("a"));
-        let mut spend = |now_ms| budgets.spend(now_ms, &plugin, OTHER).map(|debt| debt.until_ms - now_ms);
+        let mut spend = |now_ms| budgets.spend(now_ms, &plugin, OTHER, None).map(|debt| debt.until_ms - now_ms);
         for _ in 0..600 {
             assert_eq!(spend(5), None);
         }
@@ -106,15 +113,15 @@ mod tests {
     fn creates_have_a_smaller_budget_of_their_own() {
         let (mut budgets, plugin) = (budgets(), Arc::from("a"));
         for _ in 0..60 {
-            assert!(budgets.spend(0, &plugin, CREATE).is_none());
+            assert!(budgets.spend(0, &plugin, CREATE, None).is_none());
         }
-        let debt = budgets.spend(0, &plugin, CREATE).expect("the 61st is over the budget");
+        let debt = budgets.spend(0, &plugin, CREATE, None).expect("the 61st is over the budget");
         assert_eq!(debt.until_ms, 1_000);
         assert!(
             debt.message.contains("60 creates") && debt.message.contains("--plugin-creates-per-minute"),
             "{debt:?}"
         );
-        assert!(budgets.spend(0, &Arc::from("b"), CREATE).is_none(), "another plugin has its own budget");
+        assert!(budgets.spend(0, &Arc::from("b"), CREATE, None).is_none(), "another plugin has its own budget");
     }
 
     #[test]
@@ -122,12 +129,27 @@ mod tests {
         let mut budgets = budgets();
         let debtor = Arc::from("debtor");
         for _ in 0..62 {
-            budgets.spend(0, &debtor, CREATE);
+            budgets.spend(0, &debtor, CREATE, None);
         }
         for number in 0..1_000_u64 {
-            budgets.spend(number, &number.to_string().into(), OTHER);
+            budgets.spend(number, &number.to_string().into(), OTHER, None);
         }
         assert!(budgets.of_plugin.len() < 300, "{}", budgets.of_plugin.len());
-        assert!(budgets.spend(999, &debtor, CREATE).is_some());
+        assert!(budgets.spend(999, &debtor, CREATE, None).is_some());
+    }
+
+    #[test]
+    fn g10_a_granted_budget_replaces_the_hosts_also_a_larger_one() {
+        for granted in [2, 1_000] {
+            let (mut budgets, plugin) = (budgets(), Arc::from("a"));
+            let mut spend = |creates| budgets.spend(0, &plugin, creates, Some(granted));
+            assert!((0..granted).all(|_| spend(CREATE).is_none()), "{granted} creates");
+            let debt = spend(OTHER).expect("one beyond it");
+            let expected = format!("budget of {granted} writes a minute");
+            assert!(
+                debt.message.contains(&expected) && debt.message.contains("spec.grants.writesPerMinute"),
+                "{debt:?}"
+            );
+        }
     }
 }

@@ -66,7 +66,7 @@ impl Controller {
                     .with_visible(visible),
             ),
             in_namespaces: permission::needed(manifest).into_iter().filter(|it| it.namespace.is_some()).collect(),
-            limits: manifest.limits,
+            limits: version.grants.bound(manifest.limits),
             shape: match crd {
                 Some(crd) => StatusShape::of(crd, &spec.primary),
                 // A plugin does not write the status of a built-in kind.
@@ -96,8 +96,9 @@ impl Controller {
 
     /// Who sends its writes.
     pub fn sender(&self) -> Sender {
-        let Version { service_account, namespaces, .. } = self.version.clone();
-        Sender { plugin: Some(Arc::clone(&self.plugin)), service_account, namespaces }
+        let Version { service_account, namespaces, grants, .. } = self.version.clone();
+        let writes_per_minute = grants.writes_per_minute;
+        Sender { plugin: Some(Arc::clone(&self.plugin)), service_account, namespaces, writes_per_minute }
     }
 
     /// A reconcile of a key by its serving version.

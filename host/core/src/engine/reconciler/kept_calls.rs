@@ -35,6 +35,8 @@ impl Reconciler {
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = state.last.take();
         self.kept_bytes.subtract(plugin, before.as_ref().map_or(0, LastCall::bytes));
+        self.wanted_objects.subtract(plugin, before.as_ref().map_or(0, |before| before.objects));
+        self.wanted_objects.add(plugin, call.objects);
         if !fits(&self.kept_bytes, plugin, call.bytes(), OF_OUTCOMES) {
             call.outcome = CallOutcome::Absent;
         }
@@ -53,6 +55,7 @@ impl Reconciler {
         let Some(last) = self.keys.get_mut(key).and_then(|state| state.last.take()) else { return };
         self.index.remove(key, &last.reads);
         self.kept_bytes.subtract(plugin, last.bytes());
+        self.wanted_objects.subtract(plugin, last.objects);
         self.name_kinds(key, plugin, Named::of(Some(&last.reads), None), cx);
     }
 }

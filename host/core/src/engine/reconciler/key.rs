@@ -152,8 +152,12 @@ pub(super) struct StalledReason {
 pub(super) const CHILD_EXISTS: &str = "ChildExists";
 /// The reason for children in the host's namespace.
 const RESERVED_NAMESPACE: &str = "ReservedNamespace";
+const HOSTS_NAMESPACE: &str =
+    "it is the host's namespace, where a plugin writes only if spec.grants.hostNamespace of its Plugin is true";
 /// The reason for writes that the API server denies.
 pub(super) const FORBIDDEN: &str = "Forbidden";
+/// The reason for objects beyond `spec.grants.maxObjects`.
+const TOO_MANY_OBJECTS: &str = "TooManyObjects";
 /// The reason for patches of what does not exist.
 pub(super) const NOT_FOUND: &str = "NotFound";
 /// Bytes of a Stalled condition's message. The API server accepts 32,768, but each key keeps its own.
@@ -175,6 +179,21 @@ impl StalledReason {
         Some(Self::new(NOT_FOUND, format!("{subject} to be patched and {does_not} exist")))
     }
 
+    /// The plugin's outcomes want more objects than it is granted.
+    pub fn too_many_objects(plugin: &str, wanted: usize, most: usize) -> Self {
+        let message = format!(
+            "{plugin} wants {wanted} objects in all, and spec.grants.maxObjects of its Plugin lets it have {most}, so none is \
+             created; raise it, or delete owners"
+        );
+        Self::new(TOO_MANY_OBJECTS, message)
+    }
+
+    /// Actions would write in the host's namespace.
+    pub fn actions_are_reserved(targets: &[ObjectRef]) -> Option<Self> {
+        let subject = subject(targets, "is", "are")?;
+        Some(Self::new(RESERVED_NAMESPACE, format!("{subject} not written: {HOSTS_NAMESPACE}")))
+    }
+
     /// Others' objects have the names of children (X3), or these would be in the host's namespace.
     pub fn children_exist(taken: &[Taken], owner: &Kind) -> Option<Self> {
         let (reserved, existing): (Vec<_>, Vec<_>) = taken.iter().partition(|taken| taken.is_reserved);
@@ -182,8 +201,7 @@ impl StalledReason {
             return Some(Self::new(CHILD_EXISTS, format!("{subject} not controlled by this {}", owner.kind)));
         }
         let subject = subject(&reserved, "is", "are")?;
-        let why = "not created: it is the host's namespace, where only owners in it have children";
-        Some(Self::new(RESERVED_NAMESPACE, format!("{subject} {why}")))
+        Some(Self::new(RESERVED_NAMESPACE, format!("{subject} not created: {HOSTS_NAMESPACE}")))
     }
 }
 
@@ -235,6 +253,8 @@ pub(super) struct LastCall {
     pub generation: i64,
     /// [`Object::edition`] of the object in the call.
     pub edition: u64,
+    /// Objects that its outcome wants, or the last one that there was.
+    pub objects: usize,
     /// Bytes of what is remembered of rejected writes beside it.
     pub rejected_bytes: usize,
     pub reads: Dependencies,

@@ -26,7 +26,11 @@ pub(super) fn seen(children: &Diff, actions: &ActionDiff, owner: &Kind) -> Vec<R
         let why = StalledReason::nothing_to_patch(std::slice::from_ref(target))?;
         Some(rejection(why, target, None, None))
     });
-    taken.chain(missing).take(MAX_REJECTIONS).collect()
+    let reserved = actions.reserved.iter().filter_map(|target| {
+        let why = StalledReason::actions_are_reserved(std::slice::from_ref(target))?;
+        Some(rejection(why, target, None, None))
+    });
+    taken.chain(missing).chain(reserved).take(MAX_REJECTIONS).collect()
 }
 
 /// Why an object is stalled, as the guest reads it about one write.

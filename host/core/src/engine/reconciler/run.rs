@@ -10,7 +10,7 @@ use super::{Reconciler, cost, rejections};
 use crate::breaker::{Breaker, CHANGING, FOLLOWING, HEALING};
 use crate::engine::context::Context;
 use crate::finalizer;
-use crate::object::Object;
+use crate::object::{Object, ObjectRef};
 use crate::observation::{Observation, ReconcileResult};
 use crate::plan::{self, ActionDiff, Diff, Prepared};
 use crate::successor_mark;
@@ -35,7 +35,8 @@ struct Missing {
 impl Missing {
     fn stall(&self, primary: &Object) -> Option<StalledReason> {
         let taken = StalledReason::children_exist(&self.children.taken, &primary.kind);
-        taken.or_else(|| StalledReason::nothing_to_patch(&self.actions.missing))
+        let reserved = || StalledReason::actions_are_reserved(&self.actions.reserved);
+        taken.or_else(reserved).or_else(|| StalledReason::nothing_to_patch(&self.actions.missing))
     }
 
     /// Whether it changes the primary or children, so that the key has to return to the queue.
@@ -86,7 +87,7 @@ impl Reconciler {
     ) {
         self.exchanges.keep(key, |known| prepared.requests.iter().any(|each| each.fingerprint == known.fingerprint));
         let Some(mut missing) = self.missing(key, primary, prepared, skipped, cx) else { return };
-        let no_room = self.no_room(key, &prepared.requests);
+        let no_room = self.withhold_creates(key, &mut missing, cx).or_else(|| self.no_room(key, &prepared.requests));
         let room_ms = no_room.as_ref().map(|_| NO_ROOM_DELAY_MS);
         let stall = missing.stall(primary).or(no_room);
         // The guest's status may claim that the child was created or the object patched, so a stall replaces it.
@@ -141,6 +142,22 @@ impl Reconciler {
             run.requests.clone_from(&prepared.requests);
         }
         self.begin_run(key, run, cx);
+    }
+
+    /// Creates nothing while the plugin's outcomes want more objects than it is granted.
+    fn withhold_creates(&self, key: &Key, missing: &mut Missing, cx: &Context<'_>) -> Option<StalledReason> {
+        let controller = self.controllers.get(&key.controller)?;
+        let (wanted, most) = (self.wanted_objects.of(&controller.plugin), controller.version.grants.max_objects?);
+        if wanted <= most {
+            return None;
+        }
+        let snapshot = cx.store.snapshot();
+        let is_shown = |target: &ObjectRef| snapshot.get(&target.kind, &target.name).is_some();
+        let before = missing.children.children.len() + missing.actions.changes.len();
+        missing.children.children.retain(|op| !op.creates(is_shown));
+        missing.actions.changes.retain(|op| !op.creates(is_shown));
+        let is_any_withheld = missing.children.children.len() + missing.actions.changes.len() < before;
+        is_any_withheld.then(|| StalledReason::too_many_objects(&controller.plugin, wanted, most))
     }
 
     /// Whether neither the API server may carry out a write of unknown result after the cleanup, nor another server a request

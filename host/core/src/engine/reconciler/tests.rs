@@ -36,6 +36,10 @@ const DENIED: &str =
 type Sent = (Key, WriteOp);
 
 /// A Reconciler, the cache that it reads, and what it has put out.
+fn reserved() -> Reserved {
+    Reserved { namespace: "mortise-system".into(), from_inside: false }
+}
+
 struct Alone {
     reconciler: Reconciler,
     now: Now,
@@ -100,7 +104,7 @@ impl Alone {
             store.end_list(kind(of), ResourceVersion(1));
         }
         Self {
-            reconciler: Reconciler::new("mortise-system".into(), 16, 600),
+            reconciler: Reconciler::new(reserved(), 16, 600),
             now: Now { mono_ms: 1_000, unix_ms: 1_700_000_000_000 },
             store,
             version: 1,
@@ -206,6 +210,7 @@ impl Alone {
             config: "{}".into(),
             service_account: None,
             namespaces: None,
+            grants: Arc::default(),
             rights: None,
         };
         self.take(ToReconciler::Serve { plugin: plugin.into(), version, manifest });
@@ -687,7 +692,7 @@ fn q4_a_plugin_pays_for_the_comparisons_of_changes_with_its_reads() {
 
 #[test]
 fn q4_a_plugin_waits_for_quick_calls_of_others_and_not_for_a_slow_one() {
-    let mut alone = Alone { reconciler: Reconciler::new("mortise-system".into(), 1, 600), ..Alone::new() };
+    let mut alone = Alone { reconciler: Reconciler::new(reserved(), 1, 600), ..Alone::new() };
     let (podset, cron) = ("podset/PodSet 1 web", "cron/CronSet 2 nightly");
     for (plugin, digest, of, name) in [("podset", "1", "PodSet", "web"), ("cron", "2", "CronSet", "nightly")] {
         alone.serve(plugin, digest, &[of]);

@@ -159,7 +159,7 @@ impl Reconciler {
             limits: controller.limits,
             check: Check {
                 spec: Arc::clone(&controller.spec),
-                host_namespace: Arc::clone(&self.host_namespace),
+                reserved: (!controller.version.grants.host_namespace).then(|| self.reserved.clone()),
                 before: last_outcome(controller, state, &primary),
             },
         })));
@@ -224,6 +224,10 @@ impl Reconciler {
             generation: called_with.generation,
             edition: called_with.edition(),
             rejected_bytes: state.rejected_bytes(),
+            objects: match &outcome {
+                CallOutcome::Wants(prepared) => prepared.objects(),
+                _ => state.last.as_ref().map_or(0, |last| last.objects),
+            },
             reads: done.reads,
             outcome: outcome.clone(),
         };

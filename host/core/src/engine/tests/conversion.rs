@@ -98,7 +98,7 @@ fn a_crd_whose_certificate_authority_changes_during_a_registration_is_registered
         digest: digest.clone(),
         result: Ok(endpoint(ca_bundle)),
     };
-    let registered = || Event::CrdRegistered { plugin: plugin_name(0), crd: CRD.into(), result: Ok(()) };
+    let registered = || Event::CrdRegistered { plugin: plugin_name(0), crd: CRD.into(), result: Ok(CrdOwner::Plugin) };
     assert!(step(served("one")).unwrap().contains(r#""caBundle":"one""#));
     assert_eq!(step(served("two")), None, "one registration at a time");
     assert!(step(registered()).unwrap().contains(r#""caBundle":"two""#));

@@ -7,7 +7,7 @@ fn name_account(host: &mut Host, number: usize, account: &str) {
     write_spec(host, number, json!({"serviceAccountName": account}));
 }
 
-fn write_spec(host: &mut Host, number: usize, spec: Value) {
+pub(super) fn write_spec(host: &mut Host, number: usize, spec: Value) {
     let target = plugin_object(&plugin_name(number));
     let mut object = host.objects[&target].clone();
     object["spec"] = spec;

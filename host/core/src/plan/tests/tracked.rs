@@ -159,14 +159,15 @@ fn g4_a_child_outside_of_the_declared_namespaces_is_refused_and_one_that_is_ther
 
 #[test]
 fn x3_only_an_owner_in_the_hosts_namespace_has_children_there() {
-    let of_host = |host_namespace: &str, or_skip: bool| {
+    let of = |host_namespace: &str, or_skip: bool, from_inside: bool| {
         let children =
             ["default", "elsewhere"].map(|namespace| Child { or_skip, ..child(namespace, &copy_in(namespace)) });
         let mut prepared = prepare(&anywhere(), &primary(), &outcome(children.into()), None).unwrap();
-        prepared.reserve(host_namespace, &primary());
+        prepared.reserve(&Reserved { namespace: host_namespace.into(), from_inside }, &primary());
         let snapshot = Snapshot::of(&[Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")], []);
         compared(&prepared, &anywhere(), &snapshot, (&mut Applied::new(), &mut Sent::new()))
     };
+    let of_host = |host_namespace: &str, or_skip: bool| of(host_namespace, or_skip, false);
     let written =
         |diff: &Diff| diff.children.iter().map(|op| op.target().name.namespace.to_string()).collect::<Vec<_>>();
     let stalled = of_host("elsewhere", false);
@@ -177,6 +178,11 @@ fn x3_only_an_owner_in_the_hosts_namespace_has_children_there() {
     let skipped = of_host("elsewhere", true);
     assert_eq!((written(&skipped), skipped.taken.len(), skipped.skipped.len()), (vec!["default".into()], 0, 1));
     assert_eq!(written(&of_host("default", false)), ["default", "elsewhere"], "the owner is in the host's namespace");
+    assert_eq!(
+        written(&of("default", false, true)),
+        ["elsewhere"],
+        "where plugins have identities, not from inside either"
+    );
 }
 
 #[test]

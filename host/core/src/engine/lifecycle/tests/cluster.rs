@@ -22,7 +22,7 @@ fn x7_without_the_right_to_write_a_version_serves_and_nothing_is_sent_until_may_
     alone.compiled("1", compiled("PodSet", &[]));
     alone.offer("cron", "2");
     alone.compiled("2", compiled("CronSet", &[]));
-    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
     alone.registered("cron", "cronsets.example.com", Err(CrdError::Unavailable("not written by a standby".to_owned())));
     alone.list("PodSet");
     alone.list("ConfigMap");
@@ -113,7 +113,7 @@ fn only_a_first_version_that_nothing_blocks_is_starting() {
     let is_starting = |alone: &Alone| alone.lifecycle.health(&alone.store, None).plugins[0].starting;
     assert!(is_starting(&alone), "it is compiled");
     alone.compiled("1", compiled("PodSet", &[]));
-    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
     assert!(is_starting(&alone), "its kinds are listed");
     alone.watch_fails("PodSet", WatchError::Denied("no".to_owned()));
     assert!(!is_starting(&alone), "it is blocked");

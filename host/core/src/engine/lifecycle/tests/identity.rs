@@ -3,7 +3,7 @@
 use super::*;
 
 fn account(name: &str) -> Value {
-    json!({"serviceAccountName": name})
+    json!({"serviceAccountName": name, "grants": {"customResources": ["podsets.example.com"]}})
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn g9_a_plugin_without_a_service_account_is_refused_where_one_is_required_until_
     assert!(message.contains(command), "{message}");
 
     alone.want("podset", account("podset"));
-    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
     alone.list("PodSet");
     alone.list("ConfigMap");
     alone.review(&Readable::Everywhere);
@@ -44,9 +44,10 @@ fn g9_a_plugin_without_a_service_account_is_refused_where_one_is_required_until_
     alone.settle();
     assert_eq!(
         (alone.ready("podset"), alone.condition("podset", "Stalled")),
-        ("True ServingPrevious".to_owned(), "True NoServiceAccount".to_owned())
+        ("False NoServiceAccount".to_owned(), "True NoServiceAccount".to_owned()),
+        "what is taken away counts at once"
     );
-    assert_eq!(*alone.shows("podset", "/identity"), "mortise-system/podset", "the version before serves on, as it was");
+    assert!(alone.log().contains(&"withdraw podset".to_owned()));
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn g9_a_plugin_acts_as_the_host_unless_its_object_names_a_service_account() {
     let mut alone = Alone::serving();
     assert_eq!(*alone.shows("podset", "/identity"), "host");
     alone.want("podset", account("podset"));
-    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
     alone.review(&Readable::Everywhere);
     alone.settle();
     assert_eq!(*alone.shows("podset", "/identity"), "mortise-system/podset");
@@ -68,4 +69,29 @@ fn g9_a_plugin_acts_as_the_host_unless_its_object_names_a_service_account() {
     let message = alone.shows("podset", "/conditions").to_string();
     assert!(message.contains(r#"in the namespace \"a\""#), "{message}");
     assert!(message.contains("ClusterRoleBinding gives the ServiceAccount mortise-system/podset"), "{message}");
+}
+
+#[test]
+fn g10_admission_of_a_kind_whose_definition_somebody_else_made_is_refused_until_it_is_granted() {
+    let with_admission = |primary: &str| {
+        let compiled = compiled(primary, &[]).unwrap();
+        let mut manifest: Value = serde_json::from_str(&compiled.manifest).unwrap();
+        manifest["admission"] = json!([{"apiVersion": "example.com/v1", "kind": primary, "validate": true}]);
+        Ok(Compiled { manifest: manifest.to_string().into(), ..compiled })
+    };
+    let mut alone = Alone::started();
+    alone.offer("copy", "1");
+    alone.compiled("1", with_admission("PodSet"));
+    alone.registered("copy", "podsets.example.com", Ok(CrdOwner::Another));
+    alone.settle();
+    assert_eq!(
+        (alone.ready("copy"), alone.condition("copy", "Permitted")),
+        ("False NotGranted".into(), "False NotGranted".into())
+    );
+    let message = alone.shows("copy", "/conditions").to_string();
+    assert!(message.contains("PodSet.example.com"), "{message}");
+    assert!(!alone.log().contains(&"watch PodSet".to_owned()));
+    alone.want("copy", json!({"grants": {"admission": ["PodSet.example.com"]}}));
+    alone.registered("copy", "podsets.example.com", Ok(CrdOwner::Another));
+    assert!(alone.log().contains(&"watch PodSet".to_owned()));
 }

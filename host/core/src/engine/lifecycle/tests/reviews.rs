@@ -192,14 +192,14 @@ fn g9_an_answer_to_another_review_counts_for_nothing_and_what_is_declared_anew_i
     alone.review(&Readable::Everywhere);
     alone.settle();
     alone.want("podset", json!({"serviceAccountName": "podset", "namespaces": ["team-a"]}));
-    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
     let first: Vec<Review> = alone.reviews.drain(..).collect();
     assert!(
         first.len() == 2 && first.iter().all(|review| review.namespaces == BTreeSet::from(["team-a".into()])),
         "{first:?}"
     );
     alone.want("podset", json!({"serviceAccountName": "podset", "namespaces": ["team-b"]}));
-    alone.registered("podset", "podsets.example.com", Ok(()));
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
     alone.log();
     for review in first {
         alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Ok(within(&["team-a"])), cx));

@@ -103,7 +103,7 @@ fn what_a_plugin_object_lacks_or_pins_stalls_it_and_the_version_before_serves_on
 fn a_plugin_whose_sources_are_not_listed_yet_waits_and_is_not_stalled() {
     let mut alone = Alone::new(0);
     alone.with(Lifecycle::start);
-    alone.registered("", plugin_object::CRD_NAME, Ok(()));
+    alone.registered("", plugin_object::CRD_NAME, Ok(CrdOwner::Plugin));
     alone.list("Plugin");
     alone.want("podset", of("podset-a"));
     alone.settle();

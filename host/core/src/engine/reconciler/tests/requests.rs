@@ -215,7 +215,7 @@ fn an_idempotency_key_follows_from_owner_and_content_alone_and_idempotent_method
 #[test]
 fn l5_a_plugin_that_is_over_its_budget_of_requests_is_reported_each_time_and_those_within_it_are_not() {
     let mut alone = Alone::new();
-    alone.reconciler = Reconciler::new("mortise-system".into(), 16, 2);
+    alone.reconciler = Reconciler::new(reserved(), 16, 2);
     alone.serve("podset", "1", &["PodSet"]);
     alone.ready("podset", "PodSet", true);
     for (number, name) in ["a", "b", "c", "d"].into_iter().enumerate() {

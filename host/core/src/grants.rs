@@ -1,0 +1,234 @@
+//! What an administrator grants a plugin in its Plugin object, beside the rights of its ServiceAccount: what the host itself
+//! registers for it, kinds that decide who may do what, the host's namespace, and bounds of its own. It must not know how a
+//! version comes up.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::limits::CallLimits;
+use crate::manifest::Manifest;
+use crate::object::Kind;
+use crate::refusal::Refusal;
+
+/// Names, such as of CRDs.
+pub type Names = BTreeSet<Arc<str>>;
+
+/// The groups whose objects decide what others may do, or see every request. The API server prevents escalation by roles,
+/// and by nothing else of these.
+const DECIDING: [&str; 3] = ["admissionregistration.k8s.io", "apiregistration.k8s.io", "rbac.authorization.k8s.io"];
+
+/// `spec.grants` of a Plugin object.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Grants {
+    /// The CRDs that the host registers for it, "podsets.app.example.com".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub custom_resources: Option<Names>,
+    /// The kinds with webhooks of the plugin, "PodSet.app.example.com", "Pod".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admission: Option<Names>,
+    /// The CRDs whose objects it converts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversion: Option<Names>,
+    /// The kinds of roles, webhooks and the like that it may write, "RoleBinding.rbac.authorization.k8s.io".
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub writes: Names,
+    /// It may write in the host's namespace.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub host_namespace: bool,
+    /// The most objects that its outcomes may want, of all its keys together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_objects: Option<usize>,
+    /// The most writes in a minute, instead of the host's budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes_per_minute: Option<u32>,
+    /// The most linear memory of a call, if its manifest has more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The longest call, if its manifest has a longer one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+}
+
+/// A kind in grants, as in `status.ownedKinds`: its versions are one resource.
+pub fn resource(kind: &Kind) -> Arc<str> {
+    match kind.group() {
+        "" => Arc::clone(&kind.kind),
+        group => format!("{}.{group}", kind.kind).into(),
+    }
+}
+
+/// What a manifest asks for.
+pub fn asked(manifest: &Manifest) -> Grants {
+    let some = |names: Names| (!names.is_empty()).then_some(names);
+    let owned = manifest.controllers.iter().flat_map(|controller| &controller.owns).map(|owned| &owned.kind);
+    let written = manifest.writes.iter().map(|rule| &rule.kind).chain(owned);
+    Grants {
+        custom_resources: some(manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect()),
+        admission: some(manifest.admission.iter().map(|spec| resource(&spec.kind)).collect()),
+        conversion: some(manifest.conversion.iter().map(|spec| Arc::clone(&spec.crd)).collect()),
+        writes: written.filter(|kind| DECIDING.contains(&kind.group())).map(resource).collect(),
+        ..Grants::default()
+    }
+}
+
+impl Grants {
+    /// Why a version may not serve: what its manifest asks for and nobody has granted. Where grants are `required`, all of it has
+    /// to be named. Elsewhere a list that is absent grants what concerns the plugin's own kinds: not those of the `foreign`
+    /// CRDs, which exist and were not made for it.
+    pub fn refusal(&self, plugin: &str, manifest: &Manifest, required: bool, foreign: &Names) -> Option<Refusal> {
+        let asked = asked(manifest);
+        let lacking = |asked: Option<&Names>, granted: &Option<Names>, own: Option<&Names>| {
+            let granted = granted.as_ref().or(own.filter(|_| !required));
+            let is_granted = |name: &&Arc<str>| granted.is_some_and(|granted| granted.contains(*name));
+            let lacking: Names = asked?.iter().filter(|name| !is_granted(name)).cloned().collect();
+            (!lacking.is_empty()).then_some(lacking)
+        };
+        let own_kinds = own_kinds(manifest, foreign);
+        let of = |names: &Option<Names>, granted| lacking(names.as_ref(), granted, names.as_ref());
+        let lacking = Self {
+            custom_resources: of(&asked.custom_resources, &self.custom_resources),
+            conversion: of(&asked.conversion, &self.conversion),
+            admission: lacking(asked.admission.as_ref(), &self.admission, Some(&own_kinds)),
+            writes: asked.writes.difference(&self.writes).cloned().collect(),
+            ..Self::default()
+        };
+        (lacking != Self::default()).then(|| not_granted(plugin, &lacking))
+    }
+
+    /// The bounds of the plugin's calls.
+    pub fn bound(&self, limits: CallLimits) -> CallLimits {
+        CallLimits {
+            memory_bytes: self.memory_bytes.map_or(limits.memory_bytes, |most| most.min(limits.memory_bytes)),
+            deadline_ms: self.deadline_ms.map_or(limits.deadline_ms, |most| most.min(limits.deadline_ms)),
+            ..limits
+        }
+    }
+}
+
+/// The kinds that a plugin brings, except of foreign CRDs.
+fn own_kinds(manifest: &Manifest, foreign: &Names) -> Names {
+    let own = manifest.custom_resources.iter().filter(|crd| !foreign.contains(&crd.name));
+    own.flat_map(|crd| crd.kinds.iter().map(resource)).collect()
+}
+
+fn not_granted(plugin: &str, lacking: &Grants) -> Refusal {
+    let lists = json!({ "spec": { "grants": lacking } });
+    let message = format!(
+        "the plugin asks for what nobody has granted it: add to the lists of the Plugin {plugin}, if it should have it: {lists}. \
+         `mortise rbac FILE.wasm --name {plugin} --service-account {plugin}` prints a Plugin with all that it asks for"
+    );
+    Refusal::new("NotGranted", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(part: serde_json::Value) -> Manifest {
+        let crd = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "webs.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"kind": "Web", "plural": "webs"},
+                "versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v2", "served": true, "storage": false}],
+            },
+        });
+        let mut manifest = json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "web", "customResources": [crd],
+            "controllers": [
+                {"for": {"apiVersion": "example.com/v1", "kind": "Web"}},
+                {"for": {"apiVersion": "v1", "kind": "Pod"}},
+            ],
+        });
+        manifest.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+        Manifest::parse(&manifest.to_string()).unwrap()
+    }
+
+    fn grants(spec: serde_json::Value) -> Grants {
+        serde_json::from_value(spec).unwrap()
+    }
+
+    /// The grants that a refusal asks for.
+    fn lacking(grants: &Grants, manifest: &Manifest, required: bool, foreign: &[&str]) -> serde_json::Value {
+        let foreign = foreign.iter().map(|name| Arc::from(*name)).collect();
+        let Some(refusal) = grants.refusal("web", manifest, required, &foreign) else { return json!(null) };
+        assert_eq!(refusal.reason, "NotGranted");
+        let json = &refusal.message[refusal.message.find('{').unwrap()..];
+        let mut read = serde_json::Deserializer::from_str(json).into_iter::<serde_json::Value>();
+        read.next().unwrap().unwrap()["spec"]["grants"].take()
+    }
+
+    fn with_webhooks() -> Manifest {
+        let admits = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "validate": true});
+        manifest(json!({
+            "admission": [admits("example.com/v1", "Web"), admits("v1", "Pod")],
+            "conversion": [{"apiVersion": "example.com/v1", "kind": "Web"}],
+        }))
+    }
+
+    #[test]
+    fn g10_where_grants_are_required_all_that_the_host_registers_has_to_be_named() {
+        let manifest = with_webhooks();
+        let all = json!({
+            "customResources": ["webs.example.com"], "admission": ["Pod", "Web.example.com"], "conversion": ["webs.example.com"],
+        });
+        assert_eq!(lacking(&Grants::default(), &manifest, true, &[]), all);
+        assert_eq!(lacking(&grants(all), &manifest, true, &["webs.example.com"]), json!(null));
+        let some = grants(json!({"customResources": ["webs.example.com"], "admission": ["Web.example.com"]}));
+        let rest = json!({"admission": ["Pod"], "conversion": ["webs.example.com"]});
+        assert_eq!(lacking(&some, &manifest, true, &[]), rest);
+    }
+
+    #[test]
+    fn g10_elsewhere_admission_of_a_kind_that_the_plugin_did_not_bring_first_has_to_be_named() {
+        let manifest = with_webhooks();
+        assert_eq!(lacking(&Grants::default(), &manifest, false, &[]), json!({"admission": ["Pod"]}));
+        let a_copy = json!({"admission": ["Pod", "Web.example.com"]});
+        assert_eq!(lacking(&Grants::default(), &manifest, false, &["webs.example.com"]), a_copy);
+        assert_eq!(lacking(&grants(a_copy), &manifest, false, &["webs.example.com"]), json!(null));
+        let none = grants(json!({"customResources": [], "conversion": [], "admission": ["Pod", "Web.example.com"]}));
+        let named = json!({"customResources": ["webs.example.com"], "conversion": ["webs.example.com"]});
+        assert_eq!(lacking(&none, &manifest, false, &[]), named, "a list that is there is all");
+    }
+
+    #[test]
+    fn g10_roles_and_webhooks_are_written_with_a_grant_alone() {
+        let kind = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind});
+        let write =
+            |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "verbs": ["apply"]});
+        let manifest = manifest(json!({
+            "controllers": [{
+                "for": kind("example.com/v1", "Web"),
+                "owns": [kind("v1", "ConfigMap"), kind("rbac.authorization.k8s.io/v1", "RoleBinding")],
+            }],
+            "writes": [
+                write("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+                write("apiregistration.k8s.io/v1", "APIService"), write("apps/v1", "Deployment"),
+            ],
+        }));
+        let all = json!({"writes": [
+            "APIService.apiregistration.k8s.io", "RoleBinding.rbac.authorization.k8s.io",
+            "ValidatingWebhookConfiguration.admissionregistration.k8s.io",
+        ]});
+        assert_eq!(lacking(&Grants::default(), &manifest, false, &[]), all);
+        assert_eq!(lacking(&grants(all), &manifest, false, &[]), json!(null));
+    }
+
+    #[test]
+    fn g10_a_granted_bound_is_the_most_and_gives_nothing_that_the_manifest_lacks() {
+        let limits = CallLimits::default();
+        let bound = |spec| {
+            let CallLimits { memory_bytes, deadline_ms, .. } = grants(spec).bound(limits);
+            (memory_bytes, deadline_ms)
+        };
+        assert_eq!(bound(json!({})), (limits.memory_bytes, limits.deadline_ms));
+        assert_eq!(bound(json!({"memoryBytes": 1 << 20, "deadlineMs": 100})), (1 << 20, 100));
+        assert_eq!(
+            bound(json!({"memoryBytes": 1_u64 << 40, "deadlineMs": 9_999})),
+            (limits.memory_bytes, limits.deadline_ms)
+        );
+    }
+}
