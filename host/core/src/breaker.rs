@@ -18,6 +18,9 @@ pub const FOLLOWING: f64 = 0.0;
 pub const CHANGING: f64 = 1.0;
 /// How long an open breaker blocks the key's writes.
 const OPEN_MS: u64 = 5 * 60 * 1_000;
+/// Tokens of a breaker that was open. A fight that is not over costs a few reconciles in five minutes then, and after one that
+/// is over it is full again within two minutes.
+const AFTER_OPEN: f64 = 5.0;
 
 /// The breaker of one key.
 #[derive(Clone, Debug)]
@@ -52,9 +55,10 @@ impl Breaker {
         }
         let elapsed_s = now_ms.saturating_sub(self.refilled_ms) as f64 / 1_000.0;
         self.tokens = (self.tokens + elapsed_s * REFILL_PER_S).min(BURST);
-        self.refilled_ms = now_ms;
+        self.refilled_ms = self.refilled_ms.max(now_ms);
         if self.tokens < cost {
             self.open_until_ms = now_ms + OPEN_MS;
+            (self.tokens, self.refilled_ms) = (AFTER_OPEN, self.open_until_ms);
             return false;
         }
         self.tokens -= cost;
@@ -75,6 +79,23 @@ mod tests {
         assert_eq!(breaker.open_until_ms(2_001, 1), Some(302_000));
         assert_eq!(breaker.open_until_ms(302_000, 1), None);
         assert!(breaker.admit(302_000, 1, CHANGING));
+    }
+
+    #[test]
+    fn x9_p13_a_breaker_that_was_open_admits_a_few_until_it_is_full_again() {
+        let fought = || {
+            let mut breaker = Breaker::new(0, 1);
+            while breaker.admit(0, 1, CHANGING) {}
+            breaker
+        };
+        let mut breaker = fought();
+        assert!((0..5).all(|_| breaker.admit(300_000, 1, CHANGING)));
+        assert!(!breaker.admit(300_000, 1, CHANGING), "the fight is not over");
+        assert_eq!(breaker.open_until_ms(300_001, 1), Some(600_000));
+        let mut breaker = fought();
+        assert!((0..50).all(|_| breaker.admit(390_000, 1, CHANGING)));
+        let mut breaker = fought();
+        assert!((0..50).all(|_| breaker.admit(1, 2, CHANGING)), "a new generation refills it at once");
     }
 
     #[test]
