@@ -57,6 +57,12 @@ pub fn delay_ms(failures: u32, key: &str, cause: FailureCause) -> u64 {
     doubled(BASE_MS, longest, failures, key)
 }
 
+/// The delay of a key whose write the API server has postponed, with up to 10 % more: keys that were refused together would
+/// come back together.
+pub fn postponed_ms(retry_after_ms: u64, key: &str) -> u64 {
+    retry_after_ms + spread(&[key], retry_after_ms / 10 + 1)
+}
+
 /// The delay before try `failures + 1` of an HTTP request.
 pub fn request_delay_ms(failures: u32, key: &str) -> u64 {
     doubled(REQUEST_BASE_MS, REQUEST_MAX_MS, failures, key)

@@ -36,6 +36,7 @@ mod fairness;
 mod finalizers;
 mod grants;
 mod host_crd;
+mod hostile;
 mod http;
 mod identity;
 mod leading;

@@ -7,7 +7,7 @@ use super::controller::Controller;
 use super::key::{KeyState, NOT_FOUND, Run, RunFailure, Work};
 use super::live_reads::Reason;
 use super::{Reconciler, cost};
-use crate::backoff::FailureCause;
+use crate::backoff::{FailureCause, postponed_ms};
 use crate::engine::context::Context;
 use crate::engine::message::{Owner, Sender};
 use crate::expectation::Expectation;
@@ -86,7 +86,7 @@ impl Reconciler {
         let cause = FailureCause::after(failure.class);
         let mut requeue_ms = self.count_failure(key, cause);
         if let WriteErrorClass::TooManyRequests { retry_after_ms } = failure.class {
-            requeue_ms = requeue_ms.max(retry_after_ms);
+            requeue_ms = requeue_ms.max(postponed_ms(retry_after_ms, &key.name.to_string()));
         }
         run.ending.result = ReconcileResult::Error;
         run.ending.requeue_ms = Some(requeue_ms);

@@ -49,7 +49,10 @@ fn q3_a_failed_write_ends_its_plan_and_the_key_comes_back_with_backoff() {
         alone.returns(wants(3));
         alone.fail(class);
         let due_ms = alone.due_in_ms().unwrap();
-        assert!(alone.writes().is_empty() && (least_ms..=least_ms + 1).contains(&due_ms), "{class:?}: {due_ms} ms");
+        assert!(
+            alone.writes().is_empty() && (least_ms..=least_ms + least_ms / 10 + 1).contains(&due_ms),
+            "{class:?}: {due_ms} ms"
+        );
         alone.pass(due_ms - 1);
         assert_eq!(alone.writes(), NONE);
         alone.pass(1);
