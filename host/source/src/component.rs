@@ -153,6 +153,19 @@ mod tests {
         assert_eq!(config(&bomb).unwrap_err().reason, "InvalidConfig");
     }
 
+    #[test]
+    fn h15_a_configuration_that_is_nested_without_end_is_refused() {
+        let depth = MAX_CONFIG_BYTES / 4;
+        let lists = format!("a: {}{}", "[".repeat(depth), "]".repeat(depth));
+        let maps = format!("{}x{}", "{a: ".repeat(depth / 2), "}".repeat(depth / 2));
+        let blocks = format!("{}x", "- ".repeat(depth));
+        for nested in [lists, maps, blocks, "[".repeat(depth)] {
+            let refusal = config(&nested).unwrap_err();
+            assert_eq!(refusal.reason, "InvalidConfig", "{}", &nested[..20]);
+            assert!(refusal.message.len() < 2_000, "the message repeats the text: {} bytes", refusal.message.len());
+        }
+    }
+
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         std::io::Write::write_all(&mut gzip, bytes).unwrap();

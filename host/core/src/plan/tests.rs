@@ -18,6 +18,7 @@ mod actions;
 mod adoption;
 mod children;
 mod generated;
+mod hostile;
 mod successors;
 mod tracked;
 
