@@ -1,5 +1,5 @@
 //! An API server for this crate's tests: a loopback listener whose responses a test chooses, and a client for it. It speaks
-//! HTTP/1.1 with a Content-Length and knows nothing of Kubernetes.
+//! HTTP/1.1 and knows nothing of Kubernetes.
 
 use std::sync::Arc;
 
@@ -20,6 +20,9 @@ pub(crate) struct Received {
     pub impersonated: Option<String>,
     pub body: String,
 }
+
+/// A status whose response has no end: its body is sent, and then nothing more while the connection stays open.
+pub(crate) const UNENDING: &str = "200 Unending";
 
 /// Responds to every request with a status, such as "200 OK", and a body.
 pub(crate) async fn serve<F>(respond: F) -> ApiServer
@@ -55,7 +58,13 @@ where
     loop {
         let Some(request) = next(&mut stream, &mut bytes).await else { return };
         let (status, body) = respond(&request);
-        let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let text = match (status, body.len()) {
+            (UNENDING, 0) => format!("HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n"),
+            (UNENDING, len) => {
+                format!("HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n{len:x}\r\n{body}\r\n")
+            }
+            (_, len) => format!("HTTP/1.1 {status}\r\nContent-Length: {len}\r\n\r\n{body}"),
+        };
         if stream.write_all(text.as_bytes()).await.is_err() {
             return;
         }

@@ -174,6 +174,8 @@ struct Watch<T, F> {
     stream: Option<Stream>,
     /// How the next stream is opened, if the last one was.
     class: Class,
+    /// [`IDLE`], or what a test can wait for.
+    idle: Duration,
 }
 
 /// A stream, from the end of its list.
@@ -220,6 +222,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             listed_at: None,
             stream: None,
             class: Class::Shared,
+            idle: IDLE,
         }
     }
 
@@ -347,7 +350,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 }
             }
             self.send_listed().await?;
-            let silence = if listing { LIST_SILENCE } else { IDLE };
+            let silence = if listing { LIST_SILENCE } else { self.idle };
             match timeout(silence, body.frame()).await {
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {

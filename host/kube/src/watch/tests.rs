@@ -5,6 +5,8 @@ use std::sync::Mutex;
 use super::*;
 use crate::testing::serve;
 
+mod faults;
+
 const DEADLINE: Duration = Duration::from_secs(10);
 
 fn pod(name: &str, version: u64) -> String {
