@@ -52,7 +52,7 @@ pub(crate) fn idle_guest_with(more: &str) -> Vec<u8> {
     wat::parse_str([body, more].concat()).unwrap()
 }
 
-fn text_of(version: &str, manifest: &str, reconcile: &str) -> String {
+pub(crate) fn text_of(version: &str, manifest: &str, reconcile: &str) -> String {
     TEMPLATE.replace("$VERSION", version).replace("$MANIFEST", manifest).replace("$RECONCILE", reconcile)
 }
 

@@ -21,6 +21,8 @@ use crate::scan::prescan;
 use crate::testing::{OBJECT, access, guest, idle_guest, idle_guest_of, idle_guest_with, load, object, view, view_of};
 use crate::wasi::HASH_SEED;
 
+mod hostile;
+
 fn engine() -> Engine {
     Engine::new(EngineOptions::default()).unwrap()
 }
