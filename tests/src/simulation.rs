@@ -5,7 +5,8 @@
 //! changes the cluster as others would, `http.rs` answers requests, `oracle.rs` checks every step and `converged.rs` the end. `recovery.rs` has
 //! what no watch reports: lost events, and a restored etcd. `election.rs` simulates several hosts with one Lease;
 //! `crontabs.rs` runs the real crontab for days, with a host that dies; in `successors.rs` it dies while it replaces Pods.
-//! In `narrowed.rs` plugins read parts of kinds, which change with their versions.
+//! In `narrowed.rs` plugins read parts of kinds, which change with their versions; `hostile.rs` has plugins, controllers and
+//! policies that never rest.
 
 pub mod cluster;
 pub mod component;
@@ -16,6 +17,8 @@ pub mod election;
 pub mod environment;
 pub mod faults;
 pub mod guests;
+#[cfg(test)]
+mod hostile;
 pub mod http;
 #[cfg(test)]
 mod narrowed;

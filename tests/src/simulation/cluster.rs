@@ -278,7 +278,12 @@ impl Cluster {
         self.change(Method::Delete, target, "", &json!({}))
     }
 
-    /// The same without a grace period.
+    /// The same, with what becomes of what it owns: "Foreground" deletes that first, "Orphan" keeps it.
+    pub fn delete_with(&mut self, target: &ObjectRef, propagation: &str) -> Result<Value, Refused> {
+        self.change(Method::Delete, target, "", &json!({"propagationPolicy": propagation}))
+    }
+
+    /// Without a grace period.
     pub fn remove(&mut self, target: &ObjectRef) {
         let _ = self.change(Method::Delete, target, "", &json!({"gracePeriodSeconds": 0}));
     }

@@ -509,7 +509,8 @@ fn scripted_action(action: &Value, view: &mut View) -> Action {
 
 /// The configuration is the outcome: `children`, `actions`, `status`, `conditions`, `events`, `requeueAfterMs`,
 /// `finalized`, or `failed`, `terminal`, `trap`; `deleted` is the outcome for an object that is being deleted.
-/// `readsTime` makes it read the time.
+/// `readsTime` makes it read the time, `showsTime` puts it into the status, and with `flips` it wants its children only while it
+/// has none.
 fn scripted(object: &Value, view: &mut View) -> CallResult {
     let mut script: Value = serde_json::from_str(&view.config()).unwrap_or_default();
     if !object["metadata"]["deletionTimestamp"].is_null() {
@@ -551,6 +552,12 @@ fn scripted(object: &Value, view: &mut View) -> CallResult {
     }
     if script["readsTime"] == true {
         view.now_unix_ms();
+    }
+    if script["showsTime"] == true {
+        outcome.status = Some(json!({"at": view.now_unix_ms()}).to_string().into());
+    }
+    if script["flips"] == true && view.owned(&config_map(), &[]).is_ok_and(|owned| &*owned != "[]") {
+        outcome.children = Some(Vec::new());
     }
     CallResult::Done(outcome)
 }
