@@ -12,6 +12,7 @@ use self::source::{Source, sources};
 
 mod circles;
 mod guide;
+mod promises;
 mod records;
 mod source;
 mod words;

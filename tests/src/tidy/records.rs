@@ -8,7 +8,7 @@ use super::source::{Source, sources};
 use super::{expect_none, root};
 
 /// The names of tests in a record.
-fn named(record: &str) -> impl Iterator<Item = &str> {
+pub fn named(record: &str) -> impl Iterator<Item = &str> {
     let is_name = |word: &&str| {
         word.matches('_').count() >= 3
             && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
