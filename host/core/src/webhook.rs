@@ -107,6 +107,31 @@ pub(crate) fn cut(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MAX_TEXT_CHARS).collect()
 }
 
+/// Values in the JSON of a review. A tree of so many takes some hundred megabytes; the largest reviews, lists of objects
+/// that are mostly managedFields, have half as many.
+const MAX_VALUES: usize = 1 << 20;
+
+/// Why the JSON text is not read: as a tree it may take a hundred times as much memory as its bytes.
+pub(crate) fn too_wide(text: &[u8]) -> Option<String> {
+    let (mut values, mut in_string, mut escaped, mut opened) = (1_usize, false, false, false);
+    for byte in text {
+        if in_string {
+            in_string = escaped || *byte != b'"';
+            escaped = !escaped && *byte == b'\\';
+            continue;
+        }
+        if byte.is_ascii_whitespace() {
+            continue;
+        }
+        // The first value of a list or of an object.
+        values += usize::from(opened && !matches!(byte, b']' | b'}'));
+        opened = matches!(byte, b'[' | b'{');
+        values += usize::from(*byte == b',');
+        in_string = *byte == b'"';
+    }
+    (values > MAX_VALUES).then(|| format!("it has {values} values, and mortise reads {MAX_VALUES}"))
+}
+
 /// managedFields are often most of an object, and no plugin needs them.
 pub(crate) fn without_managed_fields(mut object: Value) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -128,4 +153,21 @@ pub(crate) fn text_without_managed_fields(object: &RawValue) -> Option<Arc<str>>
         members.insert("metadata".to_owned(), metadata);
     }
     serde_json::to_string(&members).ok().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_with_more_values_than_the_bound_is_not_read_whatever_its_strings_say() {
+        let list = |value: &str, count: usize| format!("[{}]", vec![value; count].join(","));
+        for value in ["0", "[]", "{}", " [ ] ", r#"",[{\",""#, r#""\\""#] {
+            assert_eq!(too_wide(list(value, MAX_VALUES - 1).as_bytes()), None, "{value}");
+            let why = too_wide(list(value, MAX_VALUES).as_bytes()).expect(value);
+            assert_eq!(why, "it has 1048577 values, and mortise reads 1048576", "{value}");
+        }
+        assert!(too_wide(list(r#"{"a":[0]}"#, MAX_VALUES / 3).as_bytes()).is_none());
+        assert!(too_wide(list(r#"{"a":[0]}"#, MAX_VALUES / 3 + 1).as_bytes()).is_some());
+    }
 }

@@ -38,6 +38,7 @@ use crate::state::{self, Inspector};
 use crate::supervise::{Failures, Supervisor, supervisor};
 use crate::webhooks::Webhooks;
 use crate::webhooks::capacity::Capacity;
+use crate::webhooks::parsing::Parsing;
 use crate::webhooks::registrar::{Registrar, State};
 use crate::webhooks::review::Reviewer;
 
@@ -242,6 +243,7 @@ fn registrar(config: &Config, performer: &Performer) -> Registrar {
             metrics,
             faults: Throttle::default(),
             capacity: Capacity::default(),
+            parsing: Parsing::default(),
         },
         webhooks,
         supervisor: performer.supervisor.clone(),

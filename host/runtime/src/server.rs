@@ -1,9 +1,12 @@
 //! The HTTP/1.1 server for metrics, probes and webhooks: connections, TLS and their bounds. It knows no paths.
 //!
-//! Every connection has a task. At its bound a listener closes the connection that has been idle longest, so idle
-//! connections do not exclude new ones; no request in progress is cut off, nor one that has had no time to arrive.
+//! Every connection has a task. At a bound, which `server/places.rs` decides, a listener closes a connection that has been
+//! idle long, so idle connections do not exclude new ones, nor one peer's those of another; no request in progress is cut
+//! off, nor one that has had no time to arrive.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -22,13 +25,13 @@ use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use self::places::{Choice, MAX_CONNECTIONS, Open, Waiting, choose};
+
+pub(crate) mod places;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tls;
 
-/// Connections of one listener. An API server keeps some two dozen for webhooks, a Prometheus one, a kubelet none;
-/// three listeners take less than half of the 1,024 files that a process may open by default.
-pub(crate) const MAX_CONNECTIONS: usize = 128;
 /// A handshake takes milliseconds.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// From one request to the end of the next one's head. API servers close their connections after 90 s and scrapes come
@@ -45,8 +48,9 @@ const MIN_IDLE: Duration = Duration::from_millis(250);
 /// The same with TLS, whose handshake takes several turns of both sides, perhaps on a busy machine. A review that is cut
 /// off is not sent again.
 const MIN_IDLE_TLS: Duration = Duration::from_secs(1);
-/// Pause when no connection can be accepted: too many open files, or none that may be closed.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// How often a connection that waits looks for a place, and the pause when none can be accepted, as with too many open
+/// files.
+const PLACE_PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) type Response = http::Response<Full<Bytes>>;
 
@@ -66,10 +70,15 @@ pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response {
 pub(crate) struct Request {
     head: Parts,
     body: Incoming,
-    activity: Arc<Activity>,
+    from: Origin,
 }
 
 impl Request {
+    /// Who sends it: an address.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.from.peer
+    }
+
     pub(crate) fn method(&self) -> &Method {
         &self.head.method
     }
@@ -102,14 +111,14 @@ impl Request {
         if self.body.size_hint().lower() > MAX_BODY_BYTES as u64 {
             return too_large();
         }
-        self.activity.idle();
+        self.from.activity.idle();
         let body = match timeout(BODY_TIMEOUT, Limited::new(self.body, MAX_BODY_BYTES).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => return too_large(),
             Ok(Err(error)) => return refuse(StatusCode::BAD_REQUEST, format!("the request broke off: {error}")),
             Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time".to_owned()),
         };
-        self.activity.busy();
+        self.from.activity.busy();
         Ok(body)
     }
 }
@@ -143,8 +152,10 @@ impl Activity {
         self.idle_since.load(Ordering::Relaxed)
     }
 
-    fn is_idle_for(&self, least: Duration) -> bool {
-        u128::from(self.now().saturating_sub(self.idle_since())) >= least.as_nanos()
+    /// Since when it is idle, if for so long.
+    fn idle_for(&self, least: Duration) -> Option<u64> {
+        let idle_since = self.idle_since();
+        (u128::from(self.now().saturating_sub(idle_since)) >= least.as_nanos()).then_some(idle_since)
     }
 
     fn now(&self) -> u64 {
@@ -158,58 +169,108 @@ where
     R: Fn(Request) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response> + Send + 'static,
 {
-    let began = Instant::now();
-    let min_idle = if tls.is_some() { MIN_IDLE_TLS } else { MIN_IDLE };
-    let mut open = Vec::with_capacity(MAX_CONNECTIONS);
+    let mut server = Server {
+        began: Instant::now(),
+        min_idle: if tls.is_some() { MIN_IDLE_TLS } else { MIN_IDLE },
+        tls,
+        respond,
+        open: Vec::with_capacity(MAX_CONNECTIONS),
+    };
+    let mut waiting = Waiting::new();
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::debug!(%error, "cannot accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
+        let accepted = if waiting.is_empty() {
+            Some(listener.accept().await)
+        } else {
+            timeout(PLACE_PAUSE, listener.accept()).await.ok()
         };
-        close_idle(&mut open, min_idle).await;
-        let activity = Activity::new(began);
-        let task = tokio::spawn(connection(stream, tls.clone(), respond.clone(), Arc::clone(&activity)));
-        open.push((activity, task.abort_handle()));
+        match accepted {
+            // An IPv4 client of a listener for both is the same peer as one of a listener for IPv4.
+            Some(Ok((stream, address))) => waiting.add(Instant::now(), address.ip().to_canonical(), stream),
+            Some(Err(error)) => {
+                tracing::debug!(%error, "cannot accept a connection");
+                sleep(PLACE_PAUSE).await;
+            }
+            None => {}
+        }
+        server.place(&mut waiting).await;
     }
 }
 
-/// Closes a connection if there is no place for one more.
-async fn close_idle(open: &mut Vec<(Arc<Activity>, AbortHandle)>, min_idle: Duration) {
-    if open.len() == MAX_CONNECTIONS {
-        open.retain(|(_, task)| !task.is_finished());
+struct Server<R> {
+    began: Instant,
+    min_idle: Duration,
+    tls: Option<TlsAcceptor>,
+    respond: R,
+    open: Vec<Connection>,
+}
+
+struct Connection {
+    peer: IpAddr,
+    activity: Arc<Activity>,
+    task: AbortHandle,
+}
+
+impl<R, F> Server<R>
+where
+    R: Fn(Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    /// Gives the connections that wait the places that there are for them. It waits for no peer, so none keeps another.
+    async fn place(&mut self, waiting: &mut Waiting<TcpStream>) {
+        self.open.retain(|connection| !connection.task.is_finished());
+        let (mut index, mut without) = (0, BTreeSet::new());
+        while let Some(peer) = waiting.peer(index) {
+            if without.contains(&peer) || !self.make_place(peer).await {
+                without.insert(peer);
+                index += 1;
+            } else if let Some(stream) = waiting.take(index) {
+                let activity = Activity::new(self.began);
+                let from = Origin { peer, activity: Arc::clone(&activity) };
+                let task = tokio::spawn(connection(stream, self.tls.clone(), self.respond.clone(), from));
+                self.open.push(Connection { peer, activity, task: task.abort_handle() });
+            }
+        }
     }
-    while open.len() == MAX_CONNECTIONS {
-        let oldest = open.iter().enumerate().min_by_key(|(_, (activity, _))| activity.idle_since());
-        let oldest = oldest.filter(|(_, (activity, _))| activity.is_idle_for(min_idle));
-        let Some((index, idle_since)) = oldest.map(|(index, (activity, _))| (index, activity.idle_since())) else {
-            sleep(ACCEPT_PAUSE).await;
-            open.retain(|(_, task)| !task.is_finished());
-            continue;
-        };
-        // A request may have arrived while this process had no processor: the runtime looks at sockets first.
-        yield_now().await;
-        if open[index].0.idle_since() == idle_since {
-            open.swap_remove(index).1.abort();
+
+    /// Closes a connection if there is no place for one more of this peer. False: none may be closed.
+    async fn make_place(&mut self, peer: IpAddr) -> bool {
+        loop {
+            let seen = |open: &Connection| Open { peer: open.peer, idle_since: open.activity.idle_for(self.min_idle) };
+            let index = match choose(peer, &self.open.iter().map(seen).collect::<Vec<_>>()) {
+                Choice::Free => return true,
+                Choice::Wait => return false,
+                Choice::InsteadOf(index) => index,
+            };
+            let idle_since = self.open[index].activity.idle_since();
+            // A request may have arrived while this process had no processor: the runtime looks at sockets first.
+            yield_now().await;
+            if self.open[index].activity.idle_since() == idle_since {
+                self.open.swap_remove(index).task.abort();
+                return true;
+            }
         }
     }
 }
 
-async fn connection<R, F>(stream: TcpStream, tls: Option<TlsAcceptor>, respond: R, activity: Arc<Activity>)
+/// Where a connection comes from, and when it was last used.
+#[derive(Clone, Debug)]
+struct Origin {
+    peer: IpAddr,
+    activity: Arc<Activity>,
+}
+
+async fn connection<R, F>(stream: TcpStream, tls: Option<TlsAcceptor>, respond: R, from: Origin)
 where
     R: Fn(Request) -> F + Clone,
     F: Future<Output = Response>,
 {
     // Responses are small, and the client waits.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return exchange(stream, respond, activity).await };
+    let Some(tls) = tls else { return exchange(stream, respond, from).await };
     match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
         Ok(Ok(stream)) => {
-            activity.idle();
-            exchange(stream, respond, activity).await;
+            from.activity.idle();
+            exchange(stream, respond, from).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed: does the caBundle hold this host's CA?"),
         Err(_) => tracing::debug!("a TLS handshake did not end in time"),
@@ -217,18 +278,18 @@ where
 }
 
 /// Responds to the requests of one connection in turn.
-async fn exchange<R, F>(stream: impl AsyncRead + AsyncWrite + Unpin, respond: R, activity: Arc<Activity>)
+async fn exchange<R, F>(stream: impl AsyncRead + AsyncWrite + Unpin, respond: R, from: Origin)
 where
     R: Fn(Request) -> F + Clone,
     F: Future<Output = Response>,
 {
     let service = service_fn(|request: http::Request<Incoming>| {
-        let (respond, activity) = (respond.clone(), Arc::clone(&activity));
+        let (respond, from) = (respond.clone(), from.clone());
         async move {
-            activity.busy();
+            from.activity.busy();
             let (head, body) = request.into_parts();
-            let response = respond(Request { head, body, activity: Arc::clone(&activity) }).await;
-            activity.idle();
+            let response = respond(Request { head, body, from: from.clone() }).await;
+            from.activity.idle();
             Ok::<_, Infallible>(response)
         }
     });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mortise_kube::client::{Access, ApiServer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::server::{Request, Response, serve};
 
@@ -35,4 +35,11 @@ where
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, None, respond));
     address.to_string()
+}
+
+/// Connects from another address of loopback, so as another peer.
+pub(crate) async fn connect_from(peer: &str, address: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{peer}:0").parse().unwrap()).unwrap();
+    socket.connect(address.parse().unwrap()).await.unwrap()
 }

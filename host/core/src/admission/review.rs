@@ -14,7 +14,7 @@ use crate::contract::GuestFault;
 use crate::generated;
 use crate::manifest::AdmissionSpec;
 use crate::object::Kind;
-use crate::webhook::{Purpose, cut, text_without_managed_fields};
+use crate::webhook::{Purpose, cut, text_without_managed_fields, too_wide};
 
 /// Violations in one response. A person fixes the first few and applies again.
 const MAX_VIOLATIONS: usize = 64;
@@ -98,6 +98,9 @@ struct NamedMetadata {
 impl Review {
     /// Parses a review for this backend.
     pub fn parse(body: &[u8], serving: &Arc<AdmissionBackend>) -> Result<Self, String> {
+        if let Some(why) = too_wide(body) {
+            return Err(format!("the AdmissionReview cannot be read: {why}"));
+        }
         let RawReview { api_version, kind, request } =
             serde_json::from_slice(body).map_err(|error| format!("the AdmissionReview cannot be read: {error}"))?;
         if api_version != "admission.k8s.io/v1" || kind != "AdmissionReview" {

@@ -421,3 +421,10 @@ fn the_host_responds_before_the_api_server_times_out() {
         assert_eq!(at_path(path), None, "{path}");
     }
 }
+
+#[test]
+fn a_review_of_too_many_values_is_refused() {
+    let wide = format!("[{}]", vec!["[]"; 1 << 20].join(","));
+    let error = Review::parse(format!(r#"{{"request":{wide}}}"#).as_bytes(), &Arc::new(serving(spec()))).unwrap_err();
+    assert!(error.starts_with("the AdmissionReview cannot be read: it has 1048"), "{error}");
+}

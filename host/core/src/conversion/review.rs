@@ -11,7 +11,7 @@ use super::{Conversion, ConversionBackend, ConversionRequest};
 use crate::contract::GuestFault;
 use crate::metadata;
 use crate::object::{Kind, Name, ObjectRef};
-use crate::webhook::{cut, without_managed_fields};
+use crate::webhook::{cut, too_wide, without_managed_fields};
 
 /// One request of the API server.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,6 +51,9 @@ struct RawRequest {
 impl Review {
     /// Parses a review.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
+        if let Some(why) = too_wide(body) {
+            return Err(format!("the ConversionReview cannot be read: {why}"));
+        }
         let RawReview { api_version, kind, request } =
             serde_json::from_slice(body).map_err(|error| format!("the ConversionReview cannot be read: {error}"))?;
         if api_version != "apiextensions.k8s.io/v1" || kind != "ConversionReview" {

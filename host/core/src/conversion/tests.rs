@@ -132,3 +132,13 @@ fn a_body_that_is_no_review_is_refused_with_the_reason() {
     assert!(parse(other).contains("something without metadata: 7"));
     assert!(Review::parse(b"{").unwrap_err().contains("cannot be read"));
 }
+
+#[test]
+fn a_review_of_too_many_values_is_refused_before_it_is_a_tree() {
+    let wide = format!("[{}]", vec!["[]"; 1 << 20].join(","));
+    let text = format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{{"uid":"u","desiredAPIVersion":"example.com/v1","objects":{wide}}}}}"#
+    );
+    let error = Review::parse(text.as_bytes()).unwrap_err();
+    assert!(error.starts_with("the ConversionReview cannot be read: it has 1048"), "{error}");
+}

@@ -17,7 +17,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::tls::{ServingCert, acceptor};
 use super::*;
-use crate::testing::{DEADLINE, serve_on_loopback};
+use crate::testing::{DEADLINE, connect_from, serve_on_loopback};
+use places::MAX_OF_PEER;
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
@@ -218,4 +219,62 @@ async fn of_more_requests_at_once_than_there_are_connections_none_is_cut_off() {
         let response = timeout(DEADLINE, request).await.expect("it is answered").unwrap();
         assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     }
+}
+
+/// The address of a client that fills what it may, and of one that needs little.
+const CROWD: &str = "127.0.0.1";
+const OTHER: &str = "127.0.0.2";
+const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_of_one_peer_close_none_of_another_that_was_idle_longer() {
+    let address = serve_on_loopback(echo).await;
+    let mut kept = connect_from(OTHER, &address).await;
+    send(&mut kept, GET, "/a ").await;
+    let (closed, mut closings) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..MAX_OF_PEER + 50 {
+        let (mut stream, closed) = (connect_from(CROWD, &address).await, closed.clone());
+        tokio::spawn(async move {
+            let _ = stream.read(&mut [0]).await;
+            let _ = closed.send(());
+        });
+    }
+    let the_crowds = async {
+        for _ in 0..50 {
+            closings.recv().await;
+        }
+    };
+    timeout(DEADLINE, the_crowds).await.expect("those over the bound are closed");
+    let response = send(&mut kept, GET, "/a ").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_one_peer_that_never_end_leave_places_for_another() {
+    let address = serve_on_loopback(|request: Request| async move {
+        if request.path() == "/slow" { std::future::pending().await } else { echo(request).await }
+    })
+    .await;
+    let mut slow = Vec::new();
+    for _ in 0..2 * MAX_CONNECTIONS {
+        let mut stream = connect_from(CROWD, &address).await;
+        stream.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        slow.push(stream);
+    }
+    let mut other = connect_from(OTHER, &address).await;
+    let response = send(&mut other, GET, "/a ").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_never_begin_their_handshake_leave_places_for_another_peer() {
+    let authority = Authority::create(validity()).unwrap();
+    let (address, _leaf) = server(&authority).await;
+    let mut silent = Vec::new();
+    for _ in 0..255 {
+        silent.push(connect_from(OTHER, &address.to_string()).await);
+    }
+    let mut stream = connect(address, &authority.certificate).await.unwrap();
+    let response = send(&mut stream, POST, "/validate/a {}").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
 }

@@ -1,12 +1,13 @@
 //! Converts objects for the API server: one call for each object, some at once, and one response for all of them within
 //! the time that the API server waits. ConversionReviews come in and go out.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use http::StatusCode;
 use mortise_core::conversion::review::{Failure, Review};
-use mortise_core::conversion::{Conversion, ConversionBackend, TIMEOUT};
+use mortise_core::conversion::{Conversion, ConversionBackend, ConversionRequest, TIMEOUT};
 use mortise_wasm::workers::Work;
 use serde_json::Value;
 
@@ -21,85 +22,117 @@ use crate::server::{Request, Response, text};
 /// long list leaves space in the queue for other requests.
 const AT_ONCE: usize = 32;
 
+/// A conversion in progress.
+struct Converting<'a> {
+    name: &'a str,
+    route: Route<ConversionBackend>,
+    review: Arc<Review>,
+    /// Of the request's body.
+    bytes: usize,
+    until: Instant,
+    permit: &'a Arc<Permit>,
+}
+
 impl Reviewer {
-    pub(super) async fn convert(&self, name: &str, path: &str, request: Request, permit: &Arc<Permit>) -> Response {
+    pub(super) async fn convert(
+        &self,
+        (name, path): (&str, &str),
+        route: Route<ConversionBackend>,
+        request: Request,
+        permit: &Arc<Permit>,
+    ) -> Response {
         let body = match request.body().await {
             Ok(body) => body,
             Err(response) => return *response,
         };
-        let review = Review::parse(&body);
-        // The review has copies of what it keeps.
-        drop(body);
-        let Some(route) = self.webhooks.converter(name) else {
-            let why =
-                format!("the plugin {name:?} does not convert yet; `kubectl get plugin {name}` shows how far it is");
-            return review.map_or_else(|why| text(StatusCode::BAD_REQUEST, why), |review| json(review.failure(&why)));
-        };
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(path);
-        let response = match review {
-            Ok(review) => json(self.reviewed(name, &route, &review, begin + TIMEOUT, permit).await),
+        let bytes = body.len();
+        // The review has copies of what it keeps.
+        let response = match self.parsing.run(bytes, permit, move || Review::parse(&body)).await {
+            Ok(review) => {
+                let (review, until) = (Arc::new(review), begin + TIMEOUT);
+                json(self.reviewed(Converting { name, route, review, bytes, until, permit }).await)
+            }
             Err(why) => text(StatusCode::BAD_REQUEST, why),
         };
         counted.ends(response.status().as_u16(), begin.elapsed());
         response
     }
 
-    async fn reviewed(
-        &self,
-        name: &str,
-        route: &Route<ConversionBackend>,
-        review: &Review,
-        until: Instant,
-        permit: &Arc<Permit>,
-    ) -> String {
-        if let Some(other) = review.objects().iter().find(|object| !route.backend.converts(object)) {
+    async fn reviewed(&self, converting: Converting<'_>) -> String {
+        let Converting { name, route, .. } = &converting;
+        let other = converting.review.objects().iter().find(|object| !route.backend.converts(object));
+        let result = match other {
             // Not counted: a client could invent any number of kinds.
-            return review
-                .failure(&format!("the plugin {name:?} converts no {} of {}", other["kind"], other["apiVersion"]));
-        }
-        match self.all(name, route, review, until, permit).await {
-            Ok(objects) => review.success(objects),
-            Err(failure) => {
+            Some(other) => Err(format!("the plugin {name:?} converts no {} of {}", other["kind"], other["apiVersion"])),
+            None => self.all(&converting).await.map_err(|failure| {
                 if let Some(fault) = &failure.fault {
                     let digest = &route.backend.digest;
                     log::conversion_fault(&self.faults, name, digest, &failure.object, fault);
                 }
-                review.failure(&failure.message)
-            }
-        }
+                failure.message
+            }),
+        };
+        let Converting { review, bytes, permit, .. } = converting;
+        // The review ends there: to drop a large one takes time too.
+        let write = move || match result {
+            Ok(objects) => review.success(objects),
+            Err(message) => review.failure(&message),
+        };
+        self.parsing.run(bytes, permit, write).await
     }
 
     /// Converts every object in order, until one fails: the API server takes all or none.
-    async fn all(
-        &self,
-        name: &str,
-        route: &Route<ConversionBackend>,
-        review: &Review,
-        until: Instant,
-        permit: &Arc<Permit>,
-    ) -> Result<Vec<Value>, Box<Failure>> {
-        let Route { plugin, backend } = route;
-        let submit = |object| {
-            let request = review.request(object, backend, now().unix_ms)?;
-            Some(self.submit((name, plugin), request, backend.limits, until, Work::Convert, permit))
-        };
+    async fn all(&self, converting: &Converting<'_>) -> Result<Vec<Value>, Box<Failure>> {
+        let Converting { name, route: Route { plugin, backend }, review, until, permit, .. } = converting;
+        let submit = |request| self.submit((name, plugin), request, backend.limits, *until, Work::Convert, permit);
         let mut converted = Vec::with_capacity(review.objects().len());
-        for chunk in review.objects().chunks(AT_ONCE) {
-            let pending: Vec<_> = chunk.iter().map(submit).collect();
-            for (object, pending) in chunk.iter().zip(pending) {
-                let Some(pending) = pending else {
-                    // It is of the wanted version already.
-                    converted.push(object.clone());
-                    continue;
+        for begin in (0..review.objects().len()).step_by(AT_ONCE) {
+            let some = begin..(begin + AT_ONCE).min(review.objects().len());
+            let requests = self.requests(converting, some.clone()).await;
+            let pending: Vec<_> = requests.into_iter().map(|request| request.map(submit)).collect();
+            for (index, pending) in some.zip(pending) {
+                let object = &review.objects()[index];
+                let pending = match pending {
+                    Ok(pending) => pending,
+                    Err(same) => {
+                        converted.push(same);
+                        continue;
+                    }
                 };
-                let result = review.converted(name, object, wait(name, object, pending, until).await);
+                let result = wait(name, object, pending, *until).await;
+                let result = self.checked(converting, index, result).await;
                 let controller: Arc<str> = format!("{name}/{}", object["kind"].as_str().unwrap_or_default()).into();
                 self.metrics.converted(&controller, result.as_ref().map(drop).map_err(|failure| &**failure));
                 converted.push(result?);
             }
         }
         Ok(converted)
+    }
+
+    /// The guest's requests for some objects; an object of the wanted version as it is.
+    async fn requests(&self, converting: &Converting<'_>, some: Range<usize>) -> Vec<Result<ConversionRequest, Value>> {
+        let (review, backend) = (Arc::clone(&converting.review), Arc::clone(&converting.route.backend));
+        let now_ms = now().unix_ms;
+        let work = move || {
+            let objects = review.objects()[some].iter();
+            objects.map(|object| review.request(object, &backend, now_ms).ok_or_else(|| object.clone())).collect()
+        };
+        self.parsing.run(converting.bytes, converting.permit, work).await
+    }
+
+    /// The converted object.
+    async fn checked(
+        &self,
+        converting: &Converting<'_>,
+        index: usize,
+        result: Conversion,
+    ) -> Result<Value, Box<Failure>> {
+        let bytes = if let Conversion::Object(text) = &result { text.len() } else { 0 };
+        let (review, name) = (Arc::clone(&converting.review), converting.name.to_owned());
+        let work = move || review.converted(&name, &review.objects()[index], result);
+        self.parsing.run(bytes, converting.permit, work).await
     }
 }
 

@@ -17,12 +17,16 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::capacity::{Capacity, Permit, refusal};
+use super::parsing::Parsing;
 use super::{Route, Webhooks};
 use crate::clock::now;
 use crate::log;
 use crate::log::throttle::Throttle;
 use crate::metrics::Metrics;
 use crate::server::{Request, Response, response, text};
+
+#[cfg(test)]
+mod tests;
 
 /// Responds to reviews. Clones share its parts.
 #[derive(Clone, Debug)]
@@ -32,12 +36,17 @@ pub(crate) struct Reviewer {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) faults: Throttle,
     pub(crate) capacity: Capacity,
+    pub(crate) parsing: Parsing,
 }
+
+/// What a conversion takes beside its body: its objects are kept as trees, of twice their text and more.
+const TREE_FACTOR: usize = 2;
 
 /// A call that was submitted.
 pub(super) type Pending<R> = Result<oneshot::Receiver<Completion<R>>, Box<QueueFull>>;
 
 impl Reviewer {
+    /// In this order: the path, a permit, the body, its JSON. So what nobody serves costs nothing.
     pub(crate) async fn respond(self, request: Request) -> Response {
         let path = request.path().to_owned();
         let Some((subject, name)) = at_path(&path) else {
@@ -47,20 +56,31 @@ impl Reviewer {
         if request.method() != Method::POST {
             return text(StatusCode::METHOD_NOT_ALLOWED, "a webhook request is a POST");
         }
-        let Some(permit) = self.capacity.enter(name, request.body_bytes()) else {
-            let is_served = match subject {
-                Subject::Admission(_) => self.webhooks.route(name).is_some(),
-                Subject::Conversion => self.webhooks.converter(name).is_some(),
-            };
-            if is_served {
-                self.metrics.webhook_begins(&path).ends(StatusCode::TOO_MANY_REQUESTS.as_u16(), Duration::ZERO);
-            }
-            return refusal(name);
-        };
         match subject {
-            Subject::Admission(purpose) => self.admit(purpose, name, &path, request, &permit).await,
-            Subject::Conversion => self.convert(name, &path, request, &permit).await,
+            Subject::Admission(purpose) => {
+                let Some(route) = self.webhooks.route(name) else { return unserved(name, "answer") };
+                match self.permit(name, &path, &request, request.body_bytes()) {
+                    Some(permit) => self.admit(purpose, (name, &path), route, request, &permit).await,
+                    None => refusal(name),
+                }
+            }
+            Subject::Conversion => {
+                let Some(route) = self.webhooks.converter(name) else { return unserved(name, "convert") };
+                match self.permit(name, &path, &request, request.body_bytes() * TREE_FACTOR) {
+                    Some(permit) => self.convert((name, &path), route, request, &permit).await,
+                    None => refusal(name),
+                }
+            }
         }
+    }
+
+    /// None when the request is refused.
+    fn permit(&self, name: &str, path: &str, request: &Request, bytes: usize) -> Option<Arc<Permit>> {
+        let permit = self.capacity.enter(request.peer(), name, bytes);
+        if permit.is_none() {
+            self.metrics.webhook_begins(path).ends(StatusCode::TOO_MANY_REQUESTS.as_u16(), Duration::ZERO);
+        }
+        permit
     }
 
     /// The permit is held until the call ends, also when its client has gone away.
@@ -88,34 +108,28 @@ impl Reviewer {
     async fn admit(
         &self,
         purpose: Purpose,
-        name: &str,
-        path: &str,
+        (name, path): (&str, &str),
+        route: Route<AdmissionBackend>,
         request: Request,
         permit: &Arc<Permit>,
     ) -> Response {
-        let Some(route) = self.webhooks.route(name) else {
-            let why =
-                format!("the plugin {name:?} does not answer yet; `kubectl get plugin {name}` shows how far it is");
-            // The API server applies the failurePolicy, and shows the text of this status alone.
-            return text(StatusCode::INTERNAL_SERVER_ERROR, why);
-        };
         let body = match request.body().await {
             Ok(body) => body,
             Err(response) => return *response,
         };
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(path);
-        let review = Review::parse(&body, &route.backend);
+        let (bytes, backend) = (body.len(), Arc::clone(&route.backend));
         // The review has copies of what it keeps.
-        drop(body);
+        let review = self.parsing.run(bytes, permit, move || Review::parse(&body, &backend)).await;
         let review = match review {
-            Ok(review) => review,
+            Ok(review) => Arc::new(review),
             Err(why) => {
                 counted.ends(StatusCode::BAD_REQUEST.as_u16(), begin.elapsed());
                 return text(StatusCode::BAD_REQUEST, why);
             }
         };
-        let reviewed = self.review(purpose, name, &route, &review, permit).await;
+        let reviewed = self.review(purpose, name, &route, &review, bytes, permit).await;
         counted.ends(StatusCode::OK.as_u16(), begin.elapsed());
         let Some(response) = reviewed else {
             // Not counted: a client could invent any number of kinds.
@@ -136,7 +150,8 @@ impl Reviewer {
         purpose: Purpose,
         name: &str,
         route: &Route<AdmissionBackend>,
-        review: &Review,
+        review: &Arc<Review>,
+        bytes: usize,
         permit: &Arc<Permit>,
     ) -> Option<Answer> {
         let Route { plugin, backend } = route;
@@ -155,11 +170,19 @@ impl Reviewer {
         Some(match completion(pending, until, late).await {
             Ok(completion) => {
                 log::admission(name, review.kind(), review.name(), &completion);
-                review.answer(name, completion.result)
+                let (plugin, review) = (name.to_owned(), Arc::clone(review));
+                self.parsing.run(bytes, permit, move || review.answer(&plugin, completion.result)).await
             }
             Err((code, why)) => review.unavailable(code, &why),
         })
     }
+}
+
+/// The response when the plugin has no such webhook. The API server applies the failurePolicy, and shows the text of this
+/// status alone.
+fn unserved(name: &str, what: &str) -> Response {
+    let why = format!("the plugin {name:?} does not {what} yet; `kubectl get plugin {name}` shows how far it is");
+    text(StatusCode::INTERNAL_SERVER_ERROR, why)
 }
 
 /// Waits for a call to end; else a status and the reason.

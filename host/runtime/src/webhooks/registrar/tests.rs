@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::super::capacity::Capacity;
+use super::super::parsing::Parsing;
 use super::*;
 use crate::config::{Namespace, WebhookConfig};
 use crate::log::throttle::Throttle;
@@ -105,6 +106,7 @@ impl World {
             metrics: Arc::new(Metrics::new()),
             faults: Throttle::default(),
             capacity: Capacity::default(),
+            parsing: Parsing::default(),
         };
         let registrar = Registrar {
             config,
