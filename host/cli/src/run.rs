@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 use mortise_core::engine::WriteBudget;
 use mortise_kube::client::Access;
 use mortise_runtime::config::{
-    self, BindAddress, Config, HttpConfig, LeaderElection, LeaseName, Namespace, WebhookConfig, WebhookUrl,
+    self, BindAddress, Config, HttpConfig, LeaderElection, LeaseName, Namespace, WebhookClients, WebhookConfig,
+    WebhookUrl,
 };
 use mortise_runtime::log;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -106,6 +107,14 @@ pub struct RunArgs {
     /// the host issues itself; reloaded when they change
     #[arg(long, value_name = "DIR")]
     webhook_cert_path: Option<PathBuf>,
+    /// PEM file with the authorities of the API server's client certificate: admission reviews are refused without one.
+    /// Reloaded when it changes. The API server needs a kubeconfig for webhooks; without this flag anybody who reaches
+    /// the port may send reviews
+    #[arg(long, value_name = "FILE")]
+    webhook_client_ca: Option<PathBuf>,
+    /// Common names of that certificate, separated by commas [default: any]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "webhook_client_ca")]
+    webhook_client_names: Vec<String>,
     /// Format of log lines
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     log_format: LogFormat,
@@ -146,6 +155,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         access.is_in_cluster(),
         &args.namespace,
     );
+    let names = args.webhook_client_names;
+    let clients = args.webhook_client_ca.map(|authorities| WebhookClients { authorities, names });
+    let webhook = WebhookConfig { clients, ..webhook };
     let config = Config {
         kubeconfig: args.kubeconfig,
         leader_election,

@@ -82,8 +82,19 @@ pub struct WebhookConfig {
     /// A folder with tls.crt, tls.key and optionally ca.crt, which somebody else writes. None: the host's own
     /// authority.
     pub certificate_dir: Option<PathBuf>,
+    /// None: anybody may send reviews.
+    pub clients: Option<WebhookClients>,
     /// The server's listener.
     pub bind: BindAddress,
+}
+
+/// Who may send admission reviews.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WebhookClients {
+    /// A PEM file with the authorities of the API servers' client certificates.
+    pub authorities: PathBuf,
+    /// The common names of which a certificate has one; without any, all.
+    pub names: Vec<String>,
 }
 
 /// The Service of the webhooks in a cluster, and its port.
@@ -116,7 +127,7 @@ impl WebhookConfig {
                 (Address::Url(url.text.into()), vec![url.host], bind)
             }
         };
-        Self { address, names, certificate_dir, bind: if port == 0 { BindAddress::Off } else { bind } }
+        Self { address, names, certificate_dir, clients: None, bind: if port == 0 { BindAddress::Off } else { bind } }
     }
 }
 

@@ -38,6 +38,7 @@ use crate::state::{self, Inspector};
 use crate::supervise::{Failures, Supervisor, supervisor};
 use crate::webhooks::Webhooks;
 use crate::webhooks::capacity::Capacity;
+use crate::webhooks::clients::Clients;
 use crate::webhooks::parsing::Parsing;
 use crate::webhooks::registrar::{Registrar, State};
 use crate::webhooks::review::Reviewer;
@@ -91,7 +92,7 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
     start_servers(&config, &api, inspector, &metrics, &supervisor).await?;
     let (observer, asked) = attachment.map(|attachment| (attachment.observer, attachment.stop)).unzip();
     let performer = performer(&config, &api, &inputs, &metrics, &supervisor, observer)?;
-    let registrar = registrar(&config, &performer);
+    let registrar = registrar(&config, &performer)?;
     let engine = Engine::new(engine::Config {
         instance: config.instance.as_str().into(),
         namespace: config.namespace.as_str().into(),
@@ -229,10 +230,11 @@ fn http_client(config: Option<&HttpConfig>) -> anyhow::Result<HttpClient> {
     Ok(HttpClient::new(tls, config.to_local))
 }
 
-fn registrar(config: &Config, performer: &Performer) -> Registrar {
+fn registrar(config: &Config, performer: &Performer) -> anyhow::Result<Registrar> {
     let webhooks = performer.webhooks.clone();
     let (workers, metrics) = (performer.workers.submitter().clone(), Arc::clone(&performer.metrics));
-    Registrar {
+    let clients = config.webhook.clients.clone().map(Clients::read).transpose()?;
+    Ok(Registrar {
         config: config.webhook.clone(),
         namespace: config.namespace.to_string(),
         api: performer.api.clone(),
@@ -244,12 +246,14 @@ fn registrar(config: &Config, performer: &Performer) -> Registrar {
             faults: Throttle::default(),
             capacity: Capacity::default(),
             parsing: Parsing::default(),
+            only_verified: clients.is_some(),
         },
         webhooks,
         supervisor: performer.supervisor.clone(),
+        clients,
         leadership: None,
         state: State::default(),
-    }
+    })
 }
 
 /// The event loop has a thread of its own: it computes, and neither it nor the sockets should wait for the other.

@@ -79,6 +79,11 @@ impl Request {
         self.from.peer
     }
 
+    /// Whether TLS verified a certificate of its client.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.from.verified
+    }
+
     pub(crate) fn method(&self) -> &Method {
         &self.head.method
     }
@@ -225,7 +230,7 @@ where
                 index += 1;
             } else if let Some(stream) = waiting.take(index) {
                 let activity = Activity::new(self.began);
-                let from = Origin { peer, activity: Arc::clone(&activity) };
+                let from = Origin { peer, verified: false, activity: Arc::clone(&activity) };
                 let task = tokio::spawn(connection(stream, self.tls.clone(), self.respond.clone(), from));
                 self.open.push(Connection { peer, activity, task: task.abort_handle() });
             }
@@ -256,6 +261,8 @@ where
 #[derive(Clone, Debug)]
 struct Origin {
     peer: IpAddr,
+    /// Whether its client has shown a certificate that TLS verified.
+    verified: bool,
     activity: Arc<Activity>,
 }
 
@@ -270,7 +277,8 @@ where
     match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
         Ok(Ok(stream)) => {
             from.activity.idle();
-            exchange(stream, respond, from).await;
+            let verified = stream.get_ref().1.peer_certificates().is_some();
+            exchange(stream, respond, Origin { verified, ..from }).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed: does the caBundle hold this host's CA?"),
         Err(_) => tracing::debug!("a TLS handshake did not end in time"),

@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use mortise_core::certificates::Validity;
 use mortise_kube::client::{Access, ApiServer};
+use mortise_kube::webhook::authority::Authority;
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use crate::clock::now;
 use crate::server::{Request, Response, serve};
 
 /// Only a failing test waits this long.
@@ -42,4 +47,23 @@ pub(crate) async fn connect_from(peer: &str, address: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(format!("{peer}:0").parse().unwrap()).unwrap();
     socket.connect(address.parse().unwrap()).await.unwrap()
+}
+
+/// A day from now.
+pub(crate) fn validity() -> Validity {
+    Validity::beginning(now().unix_ms, 24 * 3_600 * 1_000)
+}
+
+/// A client's certificate with this common name, and its key.
+pub(crate) fn client_certificate(
+    authority: &Authority,
+    name: &str,
+) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    let issuer = Issuer::from_ca_cert_pem(&authority.certificate, KeyPair::from_pem(&authority.key).unwrap()).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap().der().clone();
+    (certificate, PrivateKeyDer::try_from(key.serialize_der()).unwrap())
 }

@@ -1,5 +1,5 @@
 //! Admission and conversion webhooks. `webhooks/review.rs` and `webhooks/convert.rs` respond to one request,
-//! `webhooks/capacity.rs` bounds the requests, `webhooks/parsing.rs` reads their JSON, `webhooks/registrar.rs` registers the webhooks with the API server; this
+//! `webhooks/capacity.rs` bounds the requests, `webhooks/parsing.rs` reads their JSON, `webhooks/clients.rs` says whose they may be, `webhooks/registrar.rs` registers the webhooks with the API server; this
 //! file has what they share: the backend of each plugin.
 //!
 //! The engine chooses the backends: a version serves until the next one does.
@@ -13,6 +13,7 @@ use mortise_wasm::plugin::Plugin;
 use tokio::sync::Notify;
 
 pub(crate) mod capacity;
+pub(crate) mod clients;
 mod convert;
 pub(crate) mod parsing;
 pub(crate) mod registrar;

@@ -225,7 +225,7 @@ async fn a_server_is_authenticated_by_the_given_authorities() {
     serving_cert.show(authority.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let acceptor = server::tls::acceptor(serving_cert).unwrap();
+    let acceptor = server::tls::acceptor(serving_cert, None).unwrap();
     tokio::spawn(server::serve(listener, Some(acceptor), |_| async { server::text(StatusCode::OK, "over TLS") }));
 
     let of = |authority: &Authority| {

@@ -1,31 +1,23 @@
 //! The server with real connections on loopback: plain ones, and ones whose client trusts a single authority.
 
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use mortise_core::certificates::Validity;
 use mortise_kube::webhook::authority::Authority;
+use mortise_kube::webhook::clients::verifier;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::tls::{ServingCert, acceptor};
+use super::tls::{ClientVerifier, ServingCert, acceptor};
 use super::*;
-use crate::testing::{DEADLINE, connect_from, serve_on_loopback};
+use crate::testing::{DEADLINE, client_certificate, connect_from, serve_on_loopback, validity};
 use places::MAX_OF_PEER;
-
-const DAY_MS: u64 = 24 * 3_600 * 1_000;
-
-fn validity() -> Validity {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    Validity::beginning(u64::try_from(now.as_millis()).unwrap(), DAY_MS)
-}
 
 async fn echo(request: Request) -> Response {
     let path = request.path().to_owned();
@@ -41,11 +33,21 @@ async fn server(authority: &Authority) -> (SocketAddr, Arc<ServingCert>) {
     serving_cert.show(authority.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, Some(acceptor(Arc::clone(&serving_cert)).unwrap()), echo));
+    tokio::spawn(serve(listener, Some(acceptor(Arc::clone(&serving_cert), None).unwrap()), echo));
     (address, serving_cert)
 }
 
 async fn connect(address: SocketAddr, bundle: &str) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_as(address, bundle, None).await
+}
+
+type ClientCertificate = (CertificateDer<'static>, PrivateKeyDer<'static>);
+
+async fn connect_as(
+    address: SocketAddr,
+    bundle: &str,
+    certificate: Option<ClientCertificate>,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
         roots.add(certificate.unwrap()).unwrap();
@@ -53,8 +55,11 @@ async fn connect(address: SocketAddr, bundle: &str) -> std::io::Result<TlsStream
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match certificate {
+        Some((certificate, key)) => config.with_client_auth_cert(vec![certificate], key).unwrap(),
+        None => config.with_no_client_auth(),
+    };
     let stream = TcpStream::connect(address).await?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("127.0.0.1").unwrap(), stream).await
 }
@@ -277,4 +282,39 @@ async fn connections_that_never_begin_their_handshake_leave_places_for_another_p
     let mut stream = connect(address, &authority.certificate).await.unwrap();
     let response = send(&mut stream, POST, "/validate/a {}").await;
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+}
+
+#[tokio::test]
+async fn a_client_is_verified_by_a_certificate_of_the_authority_with_an_allowed_name_and_another_one_is_cut_off() {
+    let (authority, stranger) = (Authority::create(validity()).unwrap(), Authority::create(validity()).unwrap());
+    let serving_cert = Arc::new(ServingCert::default());
+    serving_cert.show(authority.issue(&["127.0.0.1".to_owned()], validity()).unwrap());
+    let by_name = verifier(authority.certificate.as_bytes(), &["kube-apiserver".to_owned()]).unwrap();
+    let clients = Arc::new(ClientVerifier::new(by_name));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let tls = acceptor(serving_cert, Some(Arc::clone(&clients))).unwrap();
+    tokio::spawn(serve(listener, Some(tls), |request: Request| async move {
+        text(StatusCode::OK, format!("verified: {}.", request.is_verified()))
+    }));
+    let respond = async |certificate: Option<ClientCertificate>| {
+        let mut stream = connect_as(address, &authority.certificate, certificate).await?;
+        stream.write_all(GET.as_bytes()).await?;
+        let mut response = vec![0; 4_096];
+        // In TLS 1.3 a refused client notices it when it reads.
+        let read = timeout(DEADLINE, stream.read(&mut response)).await.expect("the server responds or ends it")?;
+        std::io::Result::Ok(String::from_utf8_lossy(&response[..read]).into_owned())
+    };
+    let response = respond(Some(client_certificate(&authority, "kube-apiserver"))).await.unwrap();
+    assert!(response.ends_with("verified: true."), "{response}");
+    let response = respond(None).await.unwrap();
+    assert!(response.ends_with("verified: false."), "{response}");
+    for refused in [client_certificate(&stranger, "kube-apiserver"), client_certificate(&authority, "kubelet")] {
+        let error = respond(Some(refused)).await.expect_err("it is cut off");
+        assert!(error.to_string().contains("alert"), "{error}");
+    }
+    clients.change(verifier(stranger.certificate.as_bytes(), &[]).unwrap());
+    let response = respond(Some(client_certificate(&stranger, "kubelet"))).await.unwrap();
+    assert!(response.ends_with("verified: true."), "{response}");
+    assert!(respond(Some(client_certificate(&authority, "kube-apiserver"))).await.is_err(), "nothing is resumed");
 }

@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use self::progress::{Due, Progress, Shown};
+use super::clients::Clients;
 use super::review::Reviewer;
 use super::{Admission, Wanted, Webhooks};
 use crate::config::WebhookConfig;
@@ -59,6 +60,8 @@ pub(crate) struct Registrar {
     pub(crate) webhooks: Webhooks,
     pub(crate) reviewer: Reviewer,
     pub(crate) supervisor: Supervisor,
+    /// Who may send admission reviews, until the server listens.
+    pub(crate) clients: Option<Clients>,
     /// Whether this host leads; None without leader election.
     pub(crate) leadership: Option<watch::Receiver<Leadership>>,
     pub(crate) state: State,
@@ -279,8 +282,12 @@ impl Registrar {
             Ok(None) => return Err(refuse("webhooks are off (--webhook-port=0)".to_owned())),
             Err(error) => return Err(refuse(format!("{error:#}"))),
         };
-        let tls = acceptor(Arc::clone(&self.state.serving_cert))
+        let clients = self.clients.as_ref().map(Clients::verifier);
+        let tls = acceptor(Arc::clone(&self.state.serving_cert), clients)
             .map_err(|error| refuse(format!("setting up TLS for the webhooks: {error}")))?;
+        if let Some(clients) = self.clients.take() {
+            self.supervisor.task("the reload of --webhook-client-ca", clients.reload());
+        }
         let reviewer = self.reviewer.clone();
         self.supervisor.task("the server of the webhooks", async move {
             match server::serve(listener, Some(tls), move |request| reviewer.clone().respond(request)).await {}

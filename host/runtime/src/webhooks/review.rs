@@ -37,6 +37,8 @@ pub(crate) struct Reviewer {
     pub(crate) faults: Throttle,
     pub(crate) capacity: Capacity,
     pub(crate) parsing: Parsing,
+    /// Admission reviews need a client certificate. The API server shows none where it wants a conversion.
+    pub(crate) only_verified: bool,
 }
 
 /// What a conversion takes beside its body: its objects are kept as trees, of twice their text and more.
@@ -57,6 +59,11 @@ impl Reviewer {
             return text(StatusCode::METHOD_NOT_ALLOWED, "a webhook request is a POST");
         }
         match subject {
+            Subject::Admission(_) if self.only_verified && !request.is_verified() => {
+                let why = "this host reviews objects only for a client certificate of --webhook-client-ca; the API \
+                           server's has to be in the kubeconfig of its AdmissionConfiguration";
+                text(StatusCode::UNAUTHORIZED, why)
+            }
             Subject::Admission(purpose) => {
                 let Some(route) = self.webhooks.route(name) else { return unserved(name, "answer") };
                 match self.permit(name, &path, &request, request.body_bytes()) {

@@ -107,6 +107,7 @@ impl World {
             faults: Throttle::default(),
             capacity: Capacity::default(),
             parsing: Parsing::default(),
+            only_verified: false,
         };
         let registrar = Registrar {
             config,
@@ -116,6 +117,7 @@ impl World {
             webhooks,
             reviewer,
             supervisor,
+            clients: None,
             leadership: None,
             state: State::default(),
         };
