@@ -27,6 +27,7 @@ mod isolation;
 mod kinds;
 mod lifecycle;
 mod memcached;
+mod metrics_access;
 mod mydaemonset;
 mod node_storm;
 mod observe;

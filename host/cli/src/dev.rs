@@ -190,6 +190,7 @@ fn host(folder: &Path, kubeconfig: &Path) -> anyhow::Result<Config> {
         http: None,
         audit_interval_minutes: 0,
         metrics: BindAddress::Off,
+        secure_metrics: None,
         probes: BindAddress::Off,
     })
 }

@@ -13,6 +13,9 @@ use mortise_runtime::config::Namespace;
 
 use crate::yaml::documents;
 
+/// The role of those who may read the metrics with --metrics-secure. The host binds it to nobody.
+const METRICS_READER: &str = "mortise-metrics-reader";
+
 mod rules;
 mod service_account;
 #[cfg(test)]
@@ -105,7 +108,7 @@ fn in_namespaces(name: &str, manifest: &Manifest, host_namespace: &str) -> Vec<(
 }
 
 /// The rights of the host without any plugin, in the cluster and in its own namespace; and the role that aggregates
-/// them with every plugin's, bound to the host's ServiceAccount.
+/// them with every plugin's, bound to the host's ServiceAccount. The role of scrapers is for others to bind.
 fn host(namespace: &str) -> anyhow::Result<String> {
     let label = LabelSelector { match_labels: Some(label(AGGREGATE_LABEL, "true")), ..LabelSelector::default() };
     let gathered = ClusterRole {
@@ -115,6 +118,15 @@ fn host(namespace: &str) -> anyhow::Result<String> {
     };
     let (metadata_of_own, rules) = (aggregated(metadata("mortise-host", None)), Some(of_the_cluster()));
     let own = ClusterRole { metadata: metadata_of_own, rules, aggregation_rule: None };
+    let scrapes = ClusterRole {
+        metadata: metadata(METRICS_READER, None),
+        rules: Some(vec![PolicyRule {
+            non_resource_urls: Some(vec!["/metrics".to_owned()]),
+            verbs: vec!["get".to_owned()],
+            ..PolicyRule::default()
+        }]),
+        aggregation_rule: None,
+    };
     let binding = ClusterRoleBinding {
         metadata: metadata(HOST, None),
         role_ref: role_ref("ClusterRole", HOST),
@@ -124,7 +136,7 @@ fn host(namespace: &str) -> anyhow::Result<String> {
     let own_here = Role { metadata: here(), rules: Some(of_the_namespace()) };
     let binding_here =
         RoleBinding { metadata: here(), role_ref: role_ref("Role", HOST), subjects: Some(vec![account(namespace)]) };
-    let roles = [documents(&[gathered, own])?, documents(&[binding])?];
+    let roles = [documents(&[gathered, own, scrapes])?, documents(&[binding])?];
     Ok([roles.concat(), documents(&[own_here])?, documents(&[binding_here])?].concat())
 }
 
@@ -138,7 +150,9 @@ fn of_the_cluster() -> Vec<PolicyRule> {
         ),
         // No delete: the API server would delete all objects of a deleted CRD.
         rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get", "create", "update"]),
-        // What the ServiceAccounts of plugins may read, and when to ask again.
+        // For --metrics-secure: whose a scraper's token is. It reads no object.
+        rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
+        // What the ServiceAccounts of plugins may read, and when to ask again; and for --metrics-secure.
         rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
         rule(
             "rbac.authorization.k8s.io",

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use mortise_core::engine::WriteBudget;
 use mortise_kube::client::Access;
 use mortise_runtime::config::{
-    self, BindAddress, Config, HttpConfig, LeaderElection, LeaseName, Namespace, WebhookClients, WebhookConfig,
-    WebhookUrl,
+    self, BindAddress, Config, HttpConfig, LeaderElection, LeaseName, Namespace, SecureMetrics, WebhookClients,
+    WebhookConfig, WebhookUrl,
 };
 use mortise_runtime::log;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -93,6 +93,14 @@ pub struct RunArgs {
     /// Where /metrics is served; "0" is off
     #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
     metrics_bind_address: BindAddress,
+    /// Serve /metrics over HTTPS, to bearer tokens whose user may get the path /metrics, as the ClusterRole
+    /// mortise-metrics-reader allows
+    #[arg(long)]
+    metrics_secure: bool,
+    /// Folder with tls.crt and tls.key for that, such as from cert-manager, instead of a certificate that the host makes
+    /// and nobody can check; reloaded when they change
+    #[arg(long, value_name = "DIR", requires = "metrics_secure")]
+    metrics_cert_path: Option<PathBuf>,
     /// Where /healthz and /readyz are served; "0" is off
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     health_probe_bind_address: BindAddress,
@@ -179,6 +187,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         }),
         audit_interval_minutes: args.audit_interval_minutes,
         metrics: args.metrics_bind_address,
+        secure_metrics: args.metrics_secure.then_some(SecureMetrics { certificate_dir: args.metrics_cert_path }),
         probes: args.health_probe_bind_address,
         webhook,
     };

@@ -6,6 +6,7 @@
 mod access_review;
 pub mod audit;
 pub mod client;
+pub mod client_review;
 pub mod clock;
 mod connections;
 pub mod counts;

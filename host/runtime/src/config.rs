@@ -47,6 +47,8 @@ pub struct Config {
     pub leader_election: Option<LeaderElection>,
     /// Serves `/metrics`.
     pub metrics: BindAddress,
+    /// Over TLS, to those who may get `/metrics`. None: without TLS, to anybody.
+    pub secure_metrics: Option<SecureMetrics>,
     /// Serves `/healthz` and `/readyz`.
     pub probes: BindAddress,
     /// The webhook server.
@@ -86,6 +88,13 @@ pub struct WebhookConfig {
     pub clients: Option<WebhookClients>,
     /// The server's listener.
     pub bind: BindAddress,
+}
+
+/// How the metrics are served over TLS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SecureMetrics {
+    /// A folder with tls.crt and tls.key, which somebody else writes. None: the host makes a certificate.
+    pub certificate_dir: Option<PathBuf>,
 }
 
 /// Who may send admission reviews.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use mortise_core::engine::{self, Engine};
 use mortise_core::event::Event;
-use mortise_kube::client::{Access, ApiServer};
+use mortise_kube::client::{self, ApiServer};
 use mortise_kube::tls;
 use mortise_wasm::engine::EngineOptions;
 use mortise_wasm::workers::{JobDone, Workers};
@@ -30,9 +30,12 @@ use crate::loader::Loader;
 use crate::log::throttle::Throttle;
 use crate::log::{self, Observations};
 use crate::metrics::{Metrics, RequestState};
+use crate::monitoring::access::Access;
+use crate::monitoring::certificate::Certificate;
 use crate::monitoring::{Scrape, probe, scrape};
 use crate::observer::{Attachment, Observer};
 use crate::server;
+use crate::server::tls::{ServingCert, acceptor};
 use crate::sources::{self, Offers};
 use crate::state::{self, Inspector};
 use crate::supervise::{Failures, Supervisor, supervisor};
@@ -84,7 +87,7 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
     let mut signals = Signals::new()?;
     let (supervisor, mut failures) = supervisor();
     let (inputs, receiver) = mpsc::channel(INPUTS);
-    let access = Access { kubeconfig: config.kubeconfig.clone(), context: None };
+    let access = client::Access { kubeconfig: config.kubeconfig.clone(), context: None };
     let api = ApiServer::connect(&access).await?;
     let metrics = Arc::new(Metrics::new());
 
@@ -285,10 +288,20 @@ async fn start_servers(
         });
     }
     if let Some(listener) = config.metrics.listen("--metrics-bind-address").await? {
-        let (metrics, api) = (Arc::clone(metrics), api.clone());
-        let source = Scrape { metrics, inspector, requests: Arc::new(move || requests(&api)), turn: Arc::default() };
+        let tls = match &config.secure_metrics {
+            Some(secure) => {
+                let serving_cert = Arc::new(ServingCert::default());
+                let certificate = Certificate::new(secure.certificate_dir.clone(), Arc::clone(&serving_cert))?;
+                supervisor.task("the renewal of the metrics' certificate", certificate.run());
+                Some(acceptor(serving_cert, None).context("setting up TLS for the metrics")?)
+            }
+            None => None,
+        };
+        let (metrics, access, api) = (Arc::clone(metrics), tls.as_ref().map(|_| Access::new(api.clone())), api.clone());
+        let requests = Arc::new(move || requests(&api));
+        let source = Scrape { metrics, inspector, requests, access, latest: Arc::default() };
         supervisor.task("the server of the metrics", async move {
-            match server::serve(listener, None, move |request| scrape(source.clone(), request)).await {}
+            match server::serve(listener, tls, move |request| scrape(source.clone(), request)).await {}
         });
     }
     Ok(())

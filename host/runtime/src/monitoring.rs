@@ -1,9 +1,11 @@
 //! Responds to `/healthz`, `/readyz` and `/metrics` with the state that the event loop published last.
+//! `monitoring/access.rs` says who may read the metrics, `monitoring/certificate.rs` has their server's certificate.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use bytes::Bytes;
 use http::StatusCode;
 use mortise_core::object::Kind;
 use mortise_core::selector::Selector;
@@ -11,11 +13,16 @@ use mortise_core::store::Snapshot;
 use mortise_kube::clock;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep_until;
 
+use self::access::Access;
 use crate::metrics::{CacheState, Metrics, PluginState, RequestState, Scraped};
 use crate::probes;
 use crate::server::{Request, Response, response, text};
 use crate::state::{HostState, Inspector};
+
+pub(crate) mod access;
+pub(crate) mod certificate;
 
 /// Responds on the port of the health probes.
 pub(crate) async fn probe(inspector: Inspector, request: Request) -> Response {
@@ -34,6 +41,9 @@ pub(crate) async fn probe(inspector: Inspector, request: Request) -> Response {
     text(if result.passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, result.text)
 }
 
+/// After an encoding none begins for so many times as it took: scrapes take a quarter of a core at most.
+const PAUSE_PER_COST: u32 = 3;
+
 /// The sources of a scrape.
 #[derive(Clone)]
 pub(crate) struct Scrape {
@@ -41,25 +51,54 @@ pub(crate) struct Scrape {
     pub(crate) inspector: Inspector,
     /// The client's present request counts.
     pub(crate) requests: Arc<dyn Fn() -> Vec<RequestState> + Send + Sync>,
-    /// One scrape at a time: each resets the gauges.
-    pub(crate) turn: Arc<Mutex<()>>,
+    /// None: anybody may read the metrics.
+    pub(crate) access: Option<Access>,
+    /// One encoding at a time, since each resets the gauges.
+    pub(crate) latest: Arc<Mutex<Option<Encoded>>>,
+}
+
+/// The last encoded metrics.
+pub(crate) struct Encoded {
+    text: Bytes,
+    began: Instant,
+    ended: Instant,
 }
 
 /// Responds on the port of the metrics.
 pub(crate) async fn scrape(scrape: Scrape, request: Request) -> Response {
-    if request.path() != "/metrics" {
+    const PATH: &str = "/metrics";
+    if request.path() != PATH {
         return text(StatusCode::NOT_FOUND, "the metrics are at /metrics");
     }
-    let turn = Arc::clone(&scrape.turn).lock_owned().await;
-    // Off the I/O threads: it visits every cached object, and watches and writes must not wait.
-    let encoded = spawn_blocking(move || {
-        let _turn = turn;
-        encode(&scrape, &scrape.inspector.state())
-    });
-    match encoded.await.map_err(anyhow::Error::from).flatten() {
+    if let Some(access) = &scrape.access
+        && let Err(refused) = access.check(&request, PATH).await
+    {
+        return *refused;
+    }
+    match encoded(scrape).await {
         Ok(text) => response(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")),
     }
+}
+
+/// The metrics at a moment after this scrape began. Scrapes that wait for the same encoding share the next one.
+async fn encoded(scrape: Scrape) -> anyhow::Result<Bytes> {
+    let arrived = Instant::now();
+    let mut latest = Arc::clone(&scrape.latest).lock_owned().await;
+    if let Some(latest) = &*latest {
+        if latest.began >= arrived {
+            return Ok(latest.text.clone());
+        }
+        sleep_until((latest.ended + PAUSE_PER_COST * (latest.ended - latest.began)).into()).await;
+    }
+    // Off the I/O threads: it visits every cached object, and watches and writes must not wait.
+    let encoded = spawn_blocking(move || {
+        let began = Instant::now();
+        let text = Bytes::from(encode(&scrape, &scrape.inspector.state())?);
+        *latest = Some(Encoded { text: text.clone(), began, ended: Instant::now() });
+        Ok(text)
+    });
+    encoded.await.context("the encoding of the metrics ended")?
 }
 
 fn encode(scrape: &Scrape, state: &HostState) -> anyhow::Result<String> {

@@ -93,6 +93,13 @@ impl Request {
         self.head.uri.path()
     }
 
+    /// The token of its Authorization header.
+    pub(crate) fn bearer_token(&self) -> Option<&str> {
+        let (scheme, token) = self.head.headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+        let token = token.trim();
+        (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+    }
+
     /// Empty without one.
     pub(crate) fn query(&self) -> &str {
         self.head.uri.query().unwrap_or_default()

@@ -533,6 +533,10 @@ impl Host {
     pub fn probe(&self, path: &str) -> (u16, String) {
         http_get(self.probes, path)
     }
+
+    pub fn metrics_port(&self) -> u16 {
+        self.metrics
+    }
 }
 
 impl Drop for World {

@@ -119,12 +119,26 @@ impl Authority {
     }
 }
 
-/// Parses a certificate chain and its key, as cert-manager writes them.
+/// Makes a certificate that no authority issued, for a server whose clients do not check it.
+///
+/// # Errors
+/// When the system gives no random bytes, or a name is invalid.
+pub fn self_signed(names: &[String], validity: Validity) -> Result<Arc<CertifiedKey>, CertificateError> {
+    let what = "a certificate for the metrics' server";
+    let made = |source| CertificateError::Make { what, source };
+    let mut params = params(names.to_vec(), validity).map_err(made)?;
+    params.distinguished_name.push(DnType::CommonName, "mortise-metrics");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate().map_err(made)?;
+    let certificate = params.self_signed(&key).map_err(made)?;
+    certified(what, vec![certificate.der().clone()], &key.serialize_pem())
+}
+
+/// Parses a certificate chain and its key, as cert-manager writes them; `what` is "the certificate of --webhook-cert-path".
 ///
 /// # Errors
 /// When either is invalid, or the key is not the certificate's.
-pub fn from_files(chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, CertificateError> {
-    let what = "the certificate of --webhook-cert-path";
+pub fn from_files(what: &'static str, chain: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>, CertificateError> {
     let unreadable = |why: String| CertificateError::Read { what, why };
     let chain = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<Vec<_>, _>>()
@@ -190,16 +204,18 @@ fn unreadable(why: String) -> CertificateError {
 mod tests {
     use super::*;
 
+    const WHAT: &str = "the certificate of --webhook-cert-path";
+
     #[test]
     fn certificates_from_files_are_used_with_their_own_key_only() {
         let validity = Validity { from_ms: 0, until_ms: 1_000_000_000_000 };
         let authority = Authority::create(validity).unwrap();
         let (certificate, key) = (authority.certificate.as_bytes(), authority.key.as_bytes());
-        assert!(from_files(certificate, key).is_ok());
+        assert!(from_files(WHAT, certificate, key).is_ok());
         let other = Authority::create(validity).unwrap();
         let wrong = [(certificate, other.key.as_bytes()), (b"".as_slice(), key), (certificate, b"hello".as_slice())];
         for (chain, key) in wrong {
-            let error = from_files(chain, key).unwrap_err();
+            let error = from_files(WHAT, chain, key).unwrap_err();
             assert!(error.to_string().contains("--webhook-cert-path"), "{error}");
         }
     }

@@ -2,7 +2,8 @@
 //! ends.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mortise_core::component::Offer;
@@ -101,7 +102,7 @@ async fn probes(inspector: &Inspector) -> String {
 
 async fn metrics(metrics: &Arc<Metrics>, inspector: &Inspector) -> String {
     let (metrics, inspector) = (Arc::clone(metrics), inspector.clone());
-    let source = Scrape { metrics, inspector, requests: Arc::new(Vec::new), turn: Arc::default() };
+    let source = Scrape { metrics, inspector, requests: Arc::new(Vec::new), access: None, latest: Arc::default() };
     serve_on_loopback(move |request| scrape(source.clone(), request)).await
 }
 
@@ -221,4 +222,52 @@ async fn a_loop_that_stays_in_one_step_is_not_live_and_is_scraped_with_its_last_
     ] {
         assert!(scraped.contains(line), "no {line} in\n{scraped}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scrapes_that_wait_for_one_in_progress_share_the_next_one() {
+    let (_publisher, inspector) = state::channel();
+    let (begin, begun) = std::sync::mpsc::channel();
+    let (end, may_end) = std::sync::mpsc::channel::<()>();
+    let may_end = Mutex::new(may_end);
+    let requests = move || {
+        begin.send(()).unwrap();
+        // After the first one its sender is gone, and the others do not wait.
+        let _ = may_end.lock().unwrap().recv_timeout(DEADLINE);
+        Vec::new()
+    };
+    let metrics = Arc::new(Metrics::new());
+    let source = Scrape { metrics, inspector, requests: Arc::new(requests), access: None, latest: Arc::default() };
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let address = {
+        let arrived = Arc::clone(&arrived);
+        serve_on_loopback(move |request| {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            scrape(source.clone(), request)
+        })
+        .await
+    };
+    let spawn = || {
+        let address = address.clone();
+        tokio::spawn(async move { get(&address, "/metrics").await })
+    };
+    let until = async |what: &str, is_so: &dyn Fn() -> bool| {
+        let wait = async {
+            while !is_so() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("{what}"));
+    };
+    let mut scrapes = vec![spawn()];
+    until("the first one is in progress", &|| begun.try_recv().is_ok()).await;
+    scrapes.extend((0..20).map(|_| spawn()));
+    until("the others wait", &|| arrived.load(Ordering::SeqCst) == 21).await;
+    drop(end);
+    for scraped in scrapes {
+        assert!(scraped.await.unwrap().starts_with("HTTP/1.1 200"));
+    }
+    // The last to arrive may have begun to wait only when the second one had begun.
+    let encoded = begun.try_iter().count();
+    assert!((1..=2).contains(&encoded), "{encoded} for 20");
 }

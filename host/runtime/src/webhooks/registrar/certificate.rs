@@ -83,7 +83,7 @@ impl Registrar {
         };
         let chain = read("tls.crt").await.map_err(|error| unreadable("tls.crt", error))?;
         let key = read("tls.key").await.map_err(|error| unreadable("tls.key", error))?;
-        let certified = from_files(&chain, &key).map_err(unusable)?;
+        let certified = from_files("the certificate of --webhook-cert-path", &chain, &key).map_err(unusable)?;
         let files = Shown::Files { chain, key };
         if self.state.shown.as_ref() != Some(&files) {
             self.state.serving_cert.show(certified);
