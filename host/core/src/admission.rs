@@ -11,6 +11,7 @@ use crate::contract::GuestFault;
 use crate::digest::Digest;
 use crate::limits::CallLimits;
 use crate::manifest::AdmissionSpec;
+use crate::text::{DENIAL, FIELD, WARNING};
 use crate::webhook::Purpose;
 
 pub mod configuration;
@@ -47,13 +48,43 @@ pub struct AdmissionRequest {
     pub config: Arc<str>,
 }
 
+/// Violations in one response. A person fixes the first few and applies again.
+const MAX_VIOLATIONS: usize = 64;
+/// Warnings in one response; kubectl prints each on a line of its own. As many of the longest are what the API server passes
+/// on of all.
+const MAX_WARNINGS: usize = 16;
+
 /// Why an object is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
     /// "spec.image"; empty for the object as a whole.
-    pub field: String,
+    field: String,
     /// For a person.
-    pub message: String,
+    message: String,
+}
+
+impl Violation {
+    /// A violation as a guest words it.
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: FIELD.own(field.into()), message: DENIAL.own(message.into()) }
+    }
+}
+
+/// What a guest has checked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Checked {
+    /// The reasons for a refusal.
+    violations: Vec<Violation>,
+    /// Shown by kubectl in either case.
+    warnings: Vec<String>,
+}
+
+impl Checked {
+    /// The violations, each as field and message, and the warnings; of more than a response may have, the first.
+    pub fn new(violations: impl IntoIterator<Item = Violation>, warnings: impl IntoIterator<Item = String>) -> Self {
+        let warnings = warnings.into_iter().take(MAX_WARNINGS).map(|warning| WARNING.own(warning));
+        Self { violations: violations.into_iter().take(MAX_VIOLATIONS).collect(), warnings: warnings.collect() }
+    }
 }
 
 /// The result of one request.
@@ -62,12 +93,7 @@ pub enum Verdict {
     /// The object with its defaults.
     Completed(String),
     /// The result of validation, or of defaulting that failed; without violations the object is admitted.
-    Checked {
-        /// The reasons for a refusal.
-        violations: Vec<Violation>,
-        /// Shown by kubectl in either case.
-        warnings: Vec<String>,
-    },
+    Checked(Checked),
     /// The guest returned no usable result.
     Fault(GuestFault),
     /// The host could not call the guest. One sentence for a person.

@@ -9,6 +9,7 @@ use crate::limits::CallLimits;
 use crate::manifest::ControllerSpec;
 use crate::object::{Kind, Object};
 use crate::plan::{self, Prepared, Reserved};
+use crate::text::FAILURE;
 use crate::view::View;
 use crate::write::Cause;
 
@@ -58,9 +59,9 @@ impl Check {
     pub fn conclude(&self, object: &Object, result: CallResult) -> Conclusion {
         let outcome = match result {
             CallResult::Done(outcome) => outcome,
-            CallResult::Failed(failure) => return Conclusion::Failed(failure),
+            CallResult::Failed(failure) => return Conclusion::Failed(shown(failure)),
             CallResult::Fault(fault) => return Conclusion::Fault(fault),
-            CallResult::HostFault(message) => return Conclusion::HostFault(message),
+            CallResult::HostFault(message) => return Conclusion::HostFault(FAILURE.own(message)),
             CallResult::Waits(kind) => return Conclusion::Waits(kind),
         };
         let before = self.before.as_ref();
@@ -74,6 +75,13 @@ impl Check {
             }
             Err(fault) => Conclusion::Fault(fault),
         }
+    }
+}
+
+fn shown(failure: Failure) -> Failure {
+    match failure {
+        Failure::Retry(message) => Failure::Retry(FAILURE.own(message)),
+        Failure::Terminal(message) => Failure::Terminal(FAILURE.own(message)),
     }
 }
 

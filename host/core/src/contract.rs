@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::generated::Recipe;
 use crate::http::Request;
 use crate::object::{Kind, ObjectRef};
+use crate::text::FAULT;
 
 /// The outcome of one reconcile.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -242,6 +243,11 @@ pub enum GuestFault {
 }
 
 impl GuestFault {
+    /// An outcome that violates the contract. The message may repeat what the guest returned.
+    pub fn bad_outcome(message: impl Into<String>) -> Self {
+        Self::BadOutcome { message: FAULT.own(message.into()) }
+    }
+
     /// One CamelCase word for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {

@@ -7,12 +7,11 @@ use serde_json::json;
 
 use crate::digest::{fingerprint, name_hash};
 use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::text::EVENT_NOTE;
 use crate::time::{self, Now};
 use crate::well_known::PREFIX;
 use crate::write::{Precondition, WriteOp};
 
-/// The API server refuses longer notes.
-const MAX_NOTE_BYTES: usize = 1_024;
 /// client-go's window: an equal event within ten minutes is a repetition.
 const WINDOW_MS: u64 = 10 * 60 * 1_000;
 /// client-go's burst per object, and its refill of one event in five minutes.
@@ -111,8 +110,8 @@ impl EventLog {
 
     /// Records an Event about an object, and returns its write unless it exceeds the bounds (X10).
     pub fn record(&mut self, now: Now, plugin: Option<&str>, about: &Object, record: EventRecord) -> Option<WriteOp> {
-        let EventRecord { warning, reason, mut note } = record;
-        note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
+        let EventRecord { warning, reason, note } = record;
+        let note = EVENT_NOTE.own(note);
         let type_ = if warning { "Warning" } else { "Normal" };
         let key = fingerprint(&[&about.uid, type_, &reason, &note]);
         let owner = plugin.unwrap_or_default();
@@ -307,12 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_cut_between_characters_to_what_the_api_server_accepts() {
+    fn a_note_is_one_line_that_is_cut_between_characters_to_what_the_api_server_accepts() {
         let (mut log, pod) = (log(), Sample::pod("a", "x").build());
-        let (_, _, note) = send(&mut log, 0, &pod, &"ä".repeat(600)).unwrap();
-        assert_eq!(note, "ä".repeat(512));
-        let (_, _, note) = send(&mut log, 0, &pod, &format!("x{}", "ä".repeat(600))).unwrap();
-        assert_eq!(note.len(), 1_023);
+        let mut note_of = |note: &str| send(&mut log, 0, &pod, note).unwrap().2;
+        assert_eq!(note_of(&"ä".repeat(512)), "ä".repeat(512), "1,024 bytes");
+        assert_eq!(note_of(&"ä".repeat(513)), format!("{}…", "ä".repeat(510)));
+        assert_eq!(note_of(&format!("x{}", "ä".repeat(512))), format!("x{}…", "ä".repeat(510)));
+        assert_eq!(note_of("fine\n  Normal  Forged  1s  other\u{1b}[2J"), "fine   Normal  Forged  1s  other");
     }
 
     /// Records one Event about each of `count` objects of a plugin, a millisecond apart.

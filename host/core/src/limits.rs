@@ -82,6 +82,8 @@ pub const MAX_COMPONENT_BYTES: usize = 40 << 20;
 pub const CONFIG_MAP_BYTES: usize = 1 << 20;
 /// Bytes of a fault's or a denial's one line, which becomes part of a condition's message.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 10;
+/// Longest message of a response that is kept: a proxy may respond with a page of HTML.
+pub const MAX_MESSAGE_CHARS: usize = 1_024;
 /// Plugins of which a pool remembers how long their calls or requests took while they have none, four times the plugins that
 /// a host is built for. Beyond it all of them are forgotten.
 pub const REMEMBERED_PLUGINS: usize = 4_096;

@@ -1,5 +1,7 @@
 //! Why the host does not accept a component.
 
+use crate::text::REFUSAL;
+
 /// A refusal, which becomes a condition, an Event and a metric.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -22,13 +24,27 @@ pub enum RefusedAt {
 }
 
 impl Refusal {
-    /// A refusal at [`RefusedAt::Compile`].
+    /// A refusal at [`RefusedAt::Compile`]. The message may repeat what the component says.
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), at: RefusedAt::Compile }
+        Self { reason, message: REFUSAL.own(message.into()), at: RefusedAt::Compile }
     }
 
     /// A refusal at [`RefusedAt::Bytes`].
     pub fn of_bytes(reason: &'static str, message: impl Into<String>) -> Self {
         Self { at: RefusedAt::Bytes, ..Self::new(reason, message) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_shows_the_lines_of_a_trap_and_nothing_that_acts_on_a_terminal() {
+        let message = Refusal::new("ManifestFailed", "it trapped: no\u{1b}[2J\0\n  0: \u{202e}main\r\n").message;
+        assert_eq!(message, "it trapped: no \n  0: main\n".trim_end());
+        let most = 16 << 10;
+        assert_eq!(Refusal::new("ManifestFailed", "x".repeat(most)).message.len(), most);
+        assert_eq!(Refusal::new("ManifestFailed", "ä".repeat(most)).message, format!("{}…", "ä".repeat(most / 2 - 2)));
     }
 }

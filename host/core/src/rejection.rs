@@ -1,15 +1,15 @@
 //! Rejections: what of an object's outcomes could not be written, and why. They are an input of the object's next calls.
 //! This file does not know how a write is made; the reconciler says what is rejected and what is not any more.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::component::Version;
 use crate::object::ObjectRef;
+use crate::text::EXCERPT;
 
 /// Rejections that are remembered for one object. More than that is one cause, which a hundred show.
 pub const MAX_REJECTIONS: usize = 100;
-/// Bytes of the message of one: a hundred of them with their names are some 100 KiB of an object's state.
-const MAX_MESSAGE_BYTES: usize = 512;
 
 /// A write of an outcome that could not be carried out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -92,12 +92,12 @@ impl Rejections {
     }
 }
 
+/// A hundred of them with their names are some 100 KiB of an object's state.
 fn shortened(rejection: Rejection) -> Rejection {
-    let end = rejection.message.floor_char_boundary(MAX_MESSAGE_BYTES);
-    if end == rejection.message.len() {
-        return rejection;
+    match EXCERPT.text(&rejection.message) {
+        Cow::Borrowed(_) => rejection,
+        Cow::Owned(message) => Rejection { message: message.into(), ..rejection },
     }
-    Rejection { message: rejection.message[..end].into(), ..rejection }
 }
 
 #[cfg(test)]
@@ -171,9 +171,9 @@ mod tests {
         let of_scale = Rejection { subresource: Some("scale".into()), ..rejection("a", "NotFound") };
         rejections.replace(|_| true, [rejection("a", "Invalid"), of_scale]);
         assert_eq!(rejections.all().len(), 2);
-        let long = Rejection { message: "\u{e4}".repeat(MAX_MESSAGE_BYTES).into(), ..rejection("a", "Invalid") };
+        let long = Rejection { message: "\u{e4}".repeat(512).into(), ..rejection("a", "Invalid") };
         assert!(rejections.replace(|_| true, [long.clone()]) && !rejections.replace(|_| true, [long]));
-        assert_eq!(rejections.all()[0].message.len(), MAX_MESSAGE_BYTES);
-        assert!((MAX_MESSAGE_BYTES..2 * MAX_MESSAGE_BYTES).contains(&rejections.bytes()));
+        assert_eq!(*rejections.all()[0].message, *format!("{}…", "\u{e4}".repeat(254)), "512 bytes at most");
+        assert!((512..1_024).contains(&rejections.bytes()));
     }
 }

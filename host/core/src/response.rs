@@ -5,14 +5,14 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use crate::limits::MAX_MESSAGE_CHARS;
 use crate::object::ResourceVersion;
+use crate::text::MESSAGE;
 use crate::watch::WatchError;
 use crate::write::{Precondition, WriteError, WriteErrorClass, WriteOp, Written};
 
 mod summary;
 
-/// Longest message that is kept: a proxy may respond with a page of HTML.
-pub const MAX_MESSAGE_CHARS: usize = 1_024;
 /// The longest `Retry-After` that is honoured. The API server's flow control sends seconds, an eviction a minute; a proxy that
 /// sends more, in other units perhaps, must not stop a key for good.
 pub const MAX_RETRY_AFTER_MS: u64 = 5 * 60 * 1_000;
@@ -254,17 +254,17 @@ pub fn bounded_ms(seconds: u64) -> u64 {
     seconds.saturating_mul(1_000).min(MAX_RETRY_AFTER_MS)
 }
 
-/// Shortens a long message to its beginning, which says what failed, and its end, which says why: the API server puts the
+/// Makes a message fit to be shown, since it may repeat what a guest wrote, and shortens a long one to its beginning, which says what failed, and its end, which says why: the API server puts the
 /// whole object between them when a patch does not fit.
 pub fn cut(message: &str) -> String {
     const GAP: &str = " ... ";
     let chars = message.chars().count();
     if chars <= MAX_MESSAGE_CHARS {
-        return message.to_owned();
+        return MESSAGE.text(message).into_owned();
     }
     let head = MAX_MESSAGE_CHARS / 2;
     let tail = MAX_MESSAGE_CHARS - head - GAP.len();
-    message.chars().take(head).chain(GAP.chars()).chain(message.chars().skip(chars - tail)).collect()
+    MESSAGE.own(message.chars().take(head).chain(GAP.chars()).chain(message.chars().skip(chars - tail)).collect())
 }
 
 #[cfg(test)]

@@ -99,14 +99,6 @@ pub fn at_path(path: &str) -> Option<(Subject, &str)> {
     (!plugin.is_empty() && !plugin.contains('/')).then_some((subject, plugin))
 }
 
-/// Characters of a text in a response. The API server cuts warnings at 256; a Status should not be longer than this.
-const MAX_TEXT_CHARS: usize = 1_024;
-
-/// The text as one line of bounded length.
-pub(crate) fn cut(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MAX_TEXT_CHARS).collect()
-}
-
 /// Values in the JSON of a review. A tree of so many takes some hundred megabytes; the largest reviews, lists of objects
 /// that are mostly managedFields, have half as many.
 const MAX_VALUES: usize = 1 << 20;

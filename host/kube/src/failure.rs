@@ -169,7 +169,8 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mortise_core::response::{MAX_MESSAGE_CHARS, MAX_RETRY_AFTER_MS};
+    use mortise_core::limits::MAX_MESSAGE_CHARS;
+    use mortise_core::response::MAX_RETRY_AFTER_MS;
 
     use super::*;
 

@@ -5,12 +5,11 @@
 //! No field may have the name of a part of every JSON line (timestamp, level, message, target, span): it would be there
 //! twice.
 
-use std::fmt::Display;
 use std::fs::File;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -20,6 +19,7 @@ use mortise_core::event::Sending;
 use mortise_core::http::{Failure, Sent};
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
+use mortise_core::text::DENIAL;
 use mortise_core::write::{Cause, Write, WriteErrorClass};
 use mortise_wasm::log::{LogLevel, LogLine};
 use mortise_wasm::plugin::Completion;
@@ -29,8 +29,10 @@ use tracing::{Span, debug, error, info, trace, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use self::throttle::Throttle;
+use self::record::OneLine;
+use self::throttle::{Occurrence, Throttle};
 
+mod record;
 pub(crate) mod throttle;
 
 /// The target of guests' lines, for filters.
@@ -77,7 +79,7 @@ impl FromStr for Level {
 /// When another logger is installed.
 pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
     let filter = EnvFilter::builder().parse(&level.0).context("reading the log level")?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| OneLine(std::io::stderr()));
     let started = match format {
         Format::Human => builder.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init(),
         Format::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
@@ -90,9 +92,9 @@ pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
 /// # Errors
 /// When the file cannot be written, or another logger is installed.
 pub fn start_in_file(path: &Path, level: &Level) -> anyhow::Result<()> {
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let file = Arc::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?);
     let filter = EnvFilter::builder().parse(&level.0).context("reading the log level")?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Mutex::new(file));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || OneLine(Arc::clone(&file)));
     let started = builder.with_ansi(false).with_target(false).try_init();
     started.map_err(|error| anyhow::anyhow!("starting the log: {error}"))
 }
@@ -124,10 +126,14 @@ pub(crate) fn requested(throttle: &Throttle, sending: &Sending, sent: &Sent) {
         Sent::Failed(Failure { class, message }) => {
             let class = class.as_str();
             let subject = ("HTTP request", &sending.cause.controller, origin.to_string());
-            if throttle.is_new(Instant::now(), subject, class) {
-                info!(%object, ?key, method, %origin, class, "an HTTP request failed: {message}");
-            } else {
-                debug!(%object, ?key, method, %origin, class, "an HTTP request failed again: {message}");
+            match throttle.count(Instant::now(), subject, class) {
+                Some(Occurrence::New { repeated }) => {
+                    info!(%object, ?key, method, %origin, class, repeated, "an HTTP request failed: {message}");
+                }
+                Some(Occurrence::Repeated(times) | Occurrence::Others(times)) => {
+                    info!(%object, %origin, class, times, "HTTP requests fail: {message}");
+                }
+                None => debug!(%object, ?key, method, %origin, class, "an HTTP request failed again: {message}"),
             }
         }
         Sent::NotSent => debug!(%object, ?key, method, %origin, "an HTTP request was not sent: this host may not now"),
@@ -145,8 +151,8 @@ impl Observations {
                 span(cause).in_scope(|| self.line(observation));
             }
             Observation::Fault { cause, fault } => {
-                let is_new = self.is_new_fault(cause, fault);
-                span(cause).in_scope(|| fault_line(fault, is_new));
+                let occurrence = self.count_fault(cause, fault);
+                span(cause).in_scope(|| fault_line(fault, occurrence));
             }
             Observation::BreakerOpened { cause, .. } | Observation::WriteFailed { cause: Some(cause), .. } => {
                 span(cause).in_scope(|| self.line(observation));
@@ -156,31 +162,36 @@ impl Observations {
     }
 
     fn line(&self, observation: &Observation) {
-        if self.is_new(observation) {
-            line(observation);
-        } else {
-            debug!(?observation, "repeated");
+        let Some((what, subject, message)) = repeating(observation) else { return line(observation) };
+        match self.throttle.count(Instant::now(), (what, &subject), message) {
+            Some(Occurrence::New { repeated }) => {
+                if let Some(times) = repeated {
+                    info!(times, "repeated until now, about {subject}: {what}");
+                }
+                line(observation);
+            }
+            Some(Occurrence::Repeated(times)) => info!(times, "the same again, about {subject}: {what}"),
+            Some(Occurrence::Others(times)) => {
+                info!(times, "not logged, each with another message, about {subject}: {what}");
+            }
+            None => debug!(?observation, "repeated"),
         }
     }
 
-    /// Errors that repeat with each retry are logged when they change.
-    fn is_new(&self, observation: &Observation) -> bool {
-        let is_new = |subject: (&str, &dyn Display), message: &str| {
-            let subject = (subject.0, subject.1.to_string());
-            self.throttle.is_new(Instant::now(), subject, message)
-        };
-        match observation {
-            Observation::WriteFailed { target, error, .. } => is_new(("write", target), &error.message),
-            Observation::Undecodable { kind, message } => is_new(("undecodable", kind), message),
-            Observation::BreakerOpened { cause, message } => is_new(("breaker", &cause.object), message),
-            Observation::CacheLagging { object } => is_new(("lagging", object), ""),
-            _ => true,
-        }
+    /// L5: counts a fault of a version, of any object. It repeats with each retry.
+    fn count_fault(&self, Cause { controller, digest, .. }: &Cause, fault: &GuestFault) -> Option<Occurrence> {
+        self.throttle.count(Instant::now(), (controller, digest), (fault.reason(), fault.message()))
     }
+}
 
-    /// L5: whether this fault of this version was not logged before, for any object. It repeats with each retry.
-    fn is_new_fault(&self, Cause { controller, digest, .. }: &Cause, fault: &GuestFault) -> bool {
-        self.throttle.is_new(Instant::now(), (controller, digest), (fault.reason(), fault.message()))
+/// What repeats with each retry, its subject and its message.
+fn repeating(observation: &Observation) -> Option<(&'static str, String, &str)> {
+    match observation {
+        Observation::WriteFailed { target, error, .. } => Some(("failed writes", target.to_string(), &error.message)),
+        Observation::Undecodable { kind, message } => Some(("undecodable objects", kind.to_string(), message)),
+        Observation::BreakerOpened { cause, message } => Some(("stopped writes", cause.object.to_string(), message)),
+        Observation::CacheLagging { object } => Some(("a late watch", object.to_string(), "")),
+        _ => None,
     }
 }
 
@@ -216,13 +227,16 @@ pub(crate) fn conversion_fault(
     object: &ObjectRef,
     fault: &GuestFault,
 ) {
-    let is_new = throttle.is_new(Instant::now(), ("conversion", plugin, digest), (fault.reason(), fault.message()));
-    tracing::info_span!("conversion", plugin, %object).in_scope(|| fault_line(fault, is_new));
+    let occurrence = throttle.count(Instant::now(), ("conversion", plugin, digest), (fault.reason(), fault.message()));
+    // Any client may name the object.
+    let object = DENIAL.own(object.to_string());
+    tracing::info_span!("conversion", plugin, object).in_scope(|| fault_line(fault, occurrence));
 }
 
 pub(crate) fn admission_fault(throttle: &Throttle, controller: &str, digest: &Digest, name: &str, fault: &GuestFault) {
-    let is_new = throttle.is_new(Instant::now(), ("admission", controller, digest), (fault.reason(), fault.message()));
-    tracing::info_span!("admission", controller, name).in_scope(|| fault_line(fault, is_new));
+    let occurrence =
+        throttle.count(Instant::now(), ("admission", controller, digest), (fault.reason(), fault.message()));
+    tracing::info_span!("admission", controller, name).in_scope(|| fault_line(fault, occurrence));
 }
 
 /// One line of a guest, at its level. Its fields are joined, because tracing's are fixed at compile time.
@@ -244,15 +258,17 @@ fn needs_a_person(class: WriteErrorClass) -> bool {
     matches!(class, WriteErrorClass::Denied | WriteErrorClass::Invalid | WriteErrorClass::FieldConflict)
 }
 
-fn fault_line(fault: &GuestFault, is_new: bool) {
+fn fault_line(fault: &GuestFault, occurrence: Option<Occurrence>) {
     let detail = match fault {
         GuestFault::Trap { detail, .. } if !detail.is_empty() => Some(detail.as_str()),
         _ => None,
     };
-    if is_new {
-        warn!(reason = fault.reason(), detail, "{}", fault.message());
-    } else {
-        debug!(reason = fault.reason(), "repeated: {}", fault.message());
+    let reason = fault.reason();
+    match occurrence {
+        Some(Occurrence::New { repeated }) => warn!(reason, detail, repeated, "{}", fault.message()),
+        Some(Occurrence::Repeated(times)) => warn!(reason, times, "the same fault again"),
+        Some(Occurrence::Others(times)) => warn!(times, "faults are not logged, each with another message"),
+        None => debug!(reason, "repeated: {}", fault.message()),
     }
 }
 
@@ -314,10 +330,12 @@ mod tests {
 
     #[test]
     fn a_repeated_error_is_logged_when_its_message_changes() {
-        let observations = Observations::default();
+        let throttle = Throttle::default();
         let is_new = |name: &str, message: &str| {
             let error = WriteError { class: WriteErrorClass::Denied, message: message.to_owned() };
-            observations.is_new(&Observation::WriteFailed { cause: None, target: object(name), error })
+            let failed = Observation::WriteFailed { cause: None, target: object(name), error };
+            let (what, subject, message) = repeating(&failed).unwrap();
+            throttle.count(Instant::now(), (what, subject), message).is_some()
         };
         assert!(is_new("a", "forbidden") && is_new("b", "forbidden"));
         assert!(!is_new("a", "forbidden"));
@@ -330,7 +348,7 @@ mod tests {
         let is_new = |name: &str, digest: &str, limit_ms| {
             let cause =
                 Cause { controller: "podset/PodSet".into(), object: object(name), digest: Digest(digest.into()) };
-            observations.is_new_fault(&cause, &GuestFault::Deadline { limit_ms })
+            observations.count_fault(&cause, &GuestFault::Deadline { limit_ms }).is_some()
         };
         assert!(is_new("a", "0", 1) && !is_new("a", "0", 1) && !is_new("b", "0", 1));
         assert!(is_new("b", "0", 2), "another fault");

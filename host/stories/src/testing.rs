@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mortise_core::admission::{AdmissionRequest, Verdict};
+use mortise_core::admission::{AdmissionRequest, Checked, Verdict, Violation};
 use mortise_core::contract::{CallResult, Child, Failure, Outcome};
 use mortise_core::conversion::{Conversion, ConversionRequest};
 use mortise_core::dependencies::Dependencies;
@@ -79,12 +79,8 @@ impl Guest for Sets {
     fn admit(&self, request: &AdmissionRequest, _: &CallLimits) -> Verdict {
         let object: Value = serde_json::from_str(&request.object).unwrap();
         let is_unlucky = object["spec"]["replicas"] == 13;
-        let violation = |message: &str| mortise_core::admission::Violation {
-            field: "spec.replicas".to_owned(),
-            message: message.to_owned(),
-        };
-        let violations = if is_unlucky { vec![violation("Invalid value: 13: not so many")] } else { Vec::new() };
-        Verdict::Checked { violations, warnings: Vec::new() }
+        let violation = || Violation::new("spec.replicas", "Invalid value: 13: not so many");
+        Verdict::Checked(Checked::new(is_unlucky.then(violation), []))
     }
 
     fn convert(&self, _: &ConversionRequest, _: &CallLimits) -> Conversion {

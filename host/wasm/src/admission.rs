@@ -87,14 +87,14 @@ impl Admission {
                 let (mutated,) = self.mutate(&mut *store, &instance)?.call(store, parameters)?;
                 Ok(match mutated {
                     Ok(object) => Verdict::Completed(object),
-                    Err(violations) => Verdict::Checked { violations: at_least_one(violations), warnings: Vec::new() },
+                    Err(violations) => Verdict::Checked(admission::Checked::new(at_least_one(violations), [])),
                 })
             }
             Purpose::Validate => {
                 let (Checked { violations, warnings },) =
                     self.validate(&mut *store, &instance)?.call(store, parameters)?;
-                let violations = violations.into_iter().map(Violation::into).collect();
-                Ok(Verdict::Checked { violations, warnings })
+                let violations = violations.into_iter().map(admission::Violation::from);
+                Ok(Verdict::Checked(admission::Checked::new(violations, warnings)))
             }
         }
     }
@@ -111,14 +111,13 @@ impl Admission {
 /// A failed mutation denies the object, also when the guest names no violation.
 fn at_least_one(violations: Vec<Violation>) -> Vec<admission::Violation> {
     if violations.is_empty() {
-        let message = "the plugin could not set its defaults and gave no reason".to_owned();
-        return vec![admission::Violation { field: String::new(), message }];
+        return vec![admission::Violation::new("", "the plugin could not set its defaults and gave no reason")];
     }
     violations.into_iter().map(Violation::into).collect()
 }
 
 impl From<Violation> for admission::Violation {
     fn from(violation: Violation) -> Self {
-        Self { field: violation.field, message: violation.message }
+        Self::new(violation.field, violation.message)
     }
 }

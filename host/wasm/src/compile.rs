@@ -35,6 +35,7 @@ use std::time::{Duration, Instant, SystemTime};
 use mortise_core::digest;
 use mortise_core::digest::Digest;
 use mortise_core::refusal::Refusal;
+use mortise_core::text::FAILURE;
 use rustix::process::Signal;
 use tracing::warn;
 
@@ -53,9 +54,6 @@ use crate::engine::{Engine, Profile};
 const MAX_ARTIFACT_BYTES: u64 = 256 << 20;
 /// Bytes of the child's stderr. It writes one line at most, unless it crashes.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
-/// Bytes of an error in a refusal, which is in memory, in the cache and in the Plugin object. Errors have a line or
-/// two, but a name in one may be as long as the component.
-const MAX_REASON_BYTES: usize = 4 << 10;
 /// Threads of one compiler: more bring little, and each takes address space.
 const MAX_THREADS: usize = 4;
 /// The least address space of a compiler: its own code and its threads' stacks take half of it.
@@ -362,7 +360,8 @@ fn read_stderr(stderr: Option<ChildStderr>) -> Vec<u8> {
 fn death(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> Result<Death, CompileError> {
     use std::os::unix::process::ExitStatusExt;
 
-    let cut = |text: &str| text[..text.floor_char_boundary(MAX_REASON_BYTES)].to_owned();
+    // Errors have a line or two, but a name in one may be as long as the component.
+    let cut = |text: &str| FAILURE.text(text).into_owned();
     if let Some(message) = child::error_in(stderr) {
         let message = format!("the component does not compile: {}", cut(&message));
         return Ok(Death::Refused(Refusal::new("CompileFailed", message)));

@@ -3,6 +3,7 @@
 //! rules. As in `admission.rs`, the types are written by hand.
 
 use mortise_core::conversion::{self, ConversionRequest};
+use mortise_core::text::DENIAL;
 use wasmtime::component::{Component, ComponentExportIndex, Instance, InstancePre, TypedFunc};
 use wasmtime::{AsContextMut, Store};
 
@@ -39,7 +40,8 @@ impl Conversion {
         let instance = pre.instantiate(&mut *store)?;
         let convert = self.function(&mut *store, &instance)?;
         let (converted,) = convert.call(store, (&request.object, &request.to_api_version))?;
-        Ok(converted.map_or_else(conversion::Conversion::Refused, conversion::Conversion::Object))
+        Ok(converted
+            .map_or_else(|why| conversion::Conversion::Refused(DENIAL.own(why)), conversion::Conversion::Object))
     }
 
     fn function<'a>(&self, store: impl AsContextMut, instance: &Instance) -> wasmtime::Result<Convert<'a>> {

@@ -4,11 +4,11 @@
 use std::fmt::{self, Write};
 
 use mortise_core::contract::GuestFault;
-use mortise_core::limits::{CallLimits, MAX_MESSAGE_BYTES};
+use mortise_core::limits::CallLimits;
+use mortise_core::text::{FAULT, LOG};
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use crate::log::sanitised;
 use crate::state::{CallState, QueriesTooLarge, TooManyHostCalls};
 
 /// Bytes of a backtrace and of stderr in a fault. A panic's takes some 2 KiB; conditions are cut shorter.
@@ -46,7 +46,7 @@ pub(crate) fn of(error: &wasmtime::Error, state: &CallState, limits: &CallLimits
     if !trapped {
         // No guest code was running: what it returned breaks the contract (bad UTF-8, pointers outside its memory,
         // unknown variants).
-        return GuestFault::BadOutcome { message: line(&format!("{error:#}")) };
+        return GuestFault::bad_outcome(format!("{error:#}"));
     }
     let stderr = state.wasi.stderr();
     let mut message = trap_message(error, &stderr);
@@ -72,12 +72,12 @@ fn is_too_much_data(error: &wasmtime::Error) -> bool {
 /// The guest's last words on stderr (G6), else the trap's name.
 fn trap_message(error: &wasmtime::Error, stderr: &str) -> String {
     if let Some(words) = last_words(stderr) {
-        return line(&words);
+        return FAULT.own(words);
     }
     match (error.downcast_ref::<Trap>(), error.downcast_ref::<I32Exit>()) {
-        (Some(trap), _) => line(trap.to_string().trim_start_matches("wasm trap: ")),
+        (Some(trap), _) => FAULT.text(trap.to_string().trim_start_matches("wasm trap: ")).into_owned(),
         (_, Some(exit)) => format!("the guest exited with status {}", exit.0),
-        _ => line(&error.root_cause().to_string()),
+        _ => FAULT.own(error.root_cause().to_string()),
     }
 }
 
@@ -99,7 +99,9 @@ fn last_words(stderr: &str) -> Option<String> {
 
 fn detail(backtrace: Option<&WasmBacktrace>, stderr: &str) -> String {
     let mut parts = Vec::new();
-    let lines = |text: &str| text.lines().filter(|line| !line.trim().is_empty()).map(sanitised).collect::<Vec<_>>();
+    let lines = |text: &str| {
+        text.lines().filter(|line| !line.trim().is_empty()).map(|line| LOG.text(line).into_owned()).collect::<Vec<_>>()
+    };
     if let Some(backtrace) = backtrace {
         let mut text = Bounded(String::new());
         // An error means that the rest is left out.
@@ -122,13 +124,6 @@ impl Write for Bounded {
         self.0.push_str(&text[..end]);
         if end == text.len() { Ok(()) } else { Err(fmt::Error) }
     }
-}
-
-/// One line without control characters, cut to a bound.
-fn line(text: &str) -> String {
-    let mut line = sanitised(text);
-    line.truncate(line.floor_char_boundary(MAX_MESSAGE_BYTES));
-    line
 }
 
 #[cfg(test)]

@@ -2,9 +2,8 @@
 //! removed, because it ends up in other people's terminals and log files.
 
 use mortise_core::limits::CallLimits;
+use mortise_core::text::LOG;
 
-/// Bytes of a message or a field; the rest is cut.
-const MAX_TEXT_BYTES: usize = 8 << 10;
 /// Fields of one line; further ones are dropped.
 const MAX_FIELDS: usize = 32;
 
@@ -50,9 +49,9 @@ impl Log {
 
     /// Keeps a line, or counts it as dropped when the log is full.
     pub(crate) fn add(&mut self, level: LogLevel, message: &str, fields: &[(String, String)]) {
-        let message = sanitised(message);
-        let fields: Vec<_> =
-            fields.iter().take(MAX_FIELDS).map(|(name, value)| (sanitised(name), sanitised(value))).collect();
+        let shown = |text: &str| LOG.text(text).into_owned();
+        let message = shown(message);
+        let fields: Vec<_> = fields.iter().take(MAX_FIELDS).map(|(name, value)| (shown(name), shown(value))).collect();
         let bytes = message.len() + fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
         match (self.lines_left.checked_sub(1), self.bytes_left.checked_sub(bytes as u64)) {
             (Some(lines), Some(bytes)) => {
@@ -74,45 +73,6 @@ impl Log {
     pub(crate) fn into_parts(self) -> (Vec<LogLine>, u64) {
         (self.lines, self.dropped)
     }
-}
-
-/// The text without control characters (terminal escapes, NUL, bidirectional overrides), cut to a bound.
-pub(crate) fn sanitised(text: &str) -> String {
-    let cut = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
-    let mut clean = String::with_capacity(cut.len());
-    let mut rest = cut;
-    while let Some(at) = rest.find(is_unwanted) {
-        clean.push_str(&rest[..at]);
-        rest = skip_escape(&rest[at..]);
-        if !clean.ends_with(' ') {
-            clean.push(' ');
-        }
-    }
-    clean.push_str(rest);
-    if cut.len() < text.len() {
-        clean.push('…');
-    }
-    clean
-}
-
-fn is_unwanted(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
-}
-
-/// Skips the unwanted character that a text begins with, and the rest of a terminal escape sequence.
-fn skip_escape(text: &str) -> &str {
-    let mut chars = text.chars();
-    let sequence = match chars.next() {
-        Some('\u{1b}') => chars.as_str().strip_prefix('['),
-        Some('\u{9b}') => Some(chars.as_str()),
-        _ => None,
-    };
-    sequence.map_or(chars.as_str(), |parameters| {
-        let body = parameters.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ';' | '?' | ':'));
-        let mut body = body.chars();
-        body.next();
-        body.as_str()
-    })
 }
 
 /// The end of what was written to one stream: errors come last.
@@ -156,15 +116,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terminal_escapes_and_line_breaks_do_not_reach_the_log() {
-        assert_eq!(sanitised("a\u{1b}[31;1mred\u{1b}[0m\r\nb\0c\u{202e}d"), "a red b c d");
-        assert_eq!(sanitised("plain ünïcode — text"), "plain ünïcode — text");
-    }
-
-    #[test]
-    fn a_long_message_is_cut_at_a_character() {
-        let text = sanitised(&"ü".repeat(MAX_TEXT_BYTES));
-        assert!(text.len() <= MAX_TEXT_BYTES + '…'.len_utf8() && text.ends_with("ü…"), "{} bytes", text.len());
+    fn a_line_and_its_fields_are_one_line_each_and_cut() {
+        let mut log = Log::new(&CallLimits::default());
+        let flood = "ü".repeat(8 << 10);
+        log.add(LogLevel::Info, "ok\n2026-11-27T00:00:00Z ERROR forged\u{1b}[2J", &[("a\nb".to_owned(), flood)]);
+        let (lines, _) = log.into_parts();
+        assert_eq!(lines[0].message, "ok 2026-11-27T00:00:00Z ERROR forged");
+        let (name, value) = &lines[0].fields[0];
+        assert_eq!((&**name, value.len()), ("a b", (8 << 10) - 1));
+        assert!(value.ends_with("ü…"));
     }
 
     #[test]

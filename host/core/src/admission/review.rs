@@ -9,17 +9,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{AdmissionBackend, AdmissionRequest, Operation, Verdict, Violation, defaults};
+use super::{AdmissionBackend, AdmissionRequest, Checked, Operation, Verdict, Violation, defaults};
 use crate::contract::GuestFault;
 use crate::generated;
 use crate::manifest::AdmissionSpec;
 use crate::object::Kind;
-use crate::webhook::{Purpose, cut, text_without_managed_fields, too_wide};
-
-/// Violations in one response. A person fixes the first few and applies again.
-const MAX_VIOLATIONS: usize = 64;
-/// Warnings in one response; kubectl prints each on a line of its own.
-const MAX_WARNINGS: usize = 16;
+use crate::text::{DENIAL, WARNING};
+use crate::webhook::{Purpose, text_without_managed_fields, too_wide};
 
 /// One request of the API server.
 #[derive(Clone, PartialEq, Debug)]
@@ -178,7 +174,7 @@ impl Review {
 
     /// The object is admitted as it is.
     pub fn admitted(&self) -> Answer {
-        self.allow(None, Vec::new(), None)
+        self.allow(None, &[], None)
     }
 
     /// The host cannot serve the request now: `code` is 429 or 503.
@@ -196,24 +192,25 @@ impl Review {
         match verdict {
             Verdict::Completed(completed) => match serde_json::from_str(&self.object) {
                 Ok(object) => match defaults::patch(&object, &completed) {
-                    Ok(patch) => self.allow(patch, Vec::new(), None),
-                    Err(message) => at_fault(GuestFault::BadOutcome { message }),
+                    Ok(patch) => self.allow(patch, &[], None),
+                    Err(message) => at_fault(GuestFault::bad_outcome(message)),
                 },
                 // Its text was skipped, not parsed: it may be nested more than 128 deep.
                 Err(error) => {
                     self.unchecked(500, "InternalError", &format!("the object cannot be read: {error}"), None)
                 }
             },
-            Verdict::Checked { violations, warnings } if violations.is_empty() => self.allow(None, warnings, None),
-            Verdict::Checked { violations, warnings } => self.violated(&violations, &warnings),
+            Verdict::Checked(Checked { violations, warnings }) if violations.is_empty() => {
+                self.allow(None, &warnings, None)
+            }
+            Verdict::Checked(Checked { violations, warnings }) => self.violated(&violations, &warnings),
             Verdict::Fault(fault) => at_fault(fault),
             Verdict::HostFault(message) => self.unchecked(500, "InternalError", &message, None),
         }
     }
 
     fn violated(&self, violations: &[Violation], warnings: &[String]) -> Answer {
-        let shown = &violations[..violations.len().min(MAX_VIOLATIONS)];
-        let texts: Vec<String> = shown.iter().map(text_of).collect();
+        let texts: Vec<String> = violations.iter().map(text_of).collect();
         let all = match &*texts {
             [one] => one.clone(),
             several => format!("[{}]", several.join(", ")),
@@ -227,7 +224,7 @@ impl Review {
             (403, "Forbidden", format!("{} {:?} is forbidden: {all}", qualified(&self.resource), self.name))
         } else {
             details["kind"] = json!(&*self.kind.kind);
-            details["causes"] = shown.iter().map(cause_of).collect();
+            details["causes"] = violations.iter().map(cause_of).collect();
             (422, "Invalid", format!("{} {:?} is invalid: {all}", qualified(&self.kind.kind), self.name))
         };
         self.refuse(code, json!({"reason": reason, "message": message, "details": details}), warnings, None)
@@ -238,18 +235,18 @@ impl Review {
     fn unchecked(&self, code: u16, reason: &str, message: &str, fault: Option<GuestFault>) -> Answer {
         let is_of_others = |spec: &AdmissionSpec| spec.kind == self.kind && !spec.is_own();
         if self.operation == Operation::Delete || self.serving.specs.iter().any(is_of_others) {
-            return self.allow(None, vec![message.to_owned()], fault);
+            return self.allow(None, &[WARNING.text(message).into_owned()], fault);
         }
-        self.refuse(code, json!({"reason": reason, "message": cut(message)}), &[], fault)
+        self.refuse(code, json!({"reason": reason, "message": DENIAL.text(message)}), &[], fault)
     }
 
-    fn allow(&self, patch: Option<json_patch::Patch>, warnings: Vec<String>, fault: Option<GuestFault>) -> Answer {
+    fn allow(&self, patch: Option<json_patch::Patch>, warnings: &[String], fault: Option<GuestFault>) -> Answer {
         let mut response = json!({"uid": self.uid, "allowed": true});
         if let Some(patch) = patch.filter(|patch| !patch.0.is_empty()) {
             response["patch"] = json!(STANDARD.encode(json!(patch).to_string()));
             response["patchType"] = json!("JSONPatch");
         }
-        Answer { text: review(response, &warnings), code: 200, fault }
+        Answer { text: review(response, warnings), code: 200, fault }
     }
 
     fn refuse(&self, code: u16, mut status: Value, warnings: &[String], fault: Option<GuestFault>) -> Answer {
@@ -262,7 +259,7 @@ impl Review {
 
 fn review(mut response: Value, warnings: &[String]) -> String {
     if !warnings.is_empty() {
-        response["warnings"] = warnings.iter().take(MAX_WARNINGS).map(|warning| cut(warning)).collect();
+        response["warnings"] = json!(warnings);
     }
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}).to_string()
 }
@@ -270,7 +267,7 @@ fn review(mut response: Value, warnings: &[String]) -> String {
 /// "spec.image: Required value: image is required".
 fn text_of(violation: &Violation) -> String {
     let Violation { field, message } = violation;
-    cut(&if field.is_empty() { message.clone() } else { format!("{field}: {message}") })
+    DENIAL.own(if field.is_empty() { message.clone() } else { format!("{field}: {message}") })
 }
 
 fn cause_of(violation: &Violation) -> Value {
@@ -278,7 +275,7 @@ fn cause_of(violation: &Violation) -> Value {
         REASONS.iter().find(|(words, _)| violation.message.starts_with(words)).map_or(INVALID, |(_, reason)| reason);
     // Kubernetes' path of the object as a whole.
     let field = if violation.field.is_empty() { "<nil>" } else { &violation.field };
-    json!({"reason": reason, "message": cut(&violation.message), "field": field})
+    json!({"reason": reason, "message": violation.message, "field": field})
 }
 
 const INVALID: &str = "FieldValueInvalid";

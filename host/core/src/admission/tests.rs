@@ -74,11 +74,11 @@ fn response(answer: &Answer) -> Value {
 }
 
 fn violation(field: &str, message: &str) -> Violation {
-    Violation { field: field.to_owned(), message: message.to_owned() }
+    Violation::new(field, message)
 }
 
 fn checked(violations: Vec<Violation>) -> Verdict {
-    Verdict::Checked { violations, warnings: Vec::new() }
+    Verdict::Checked(Checked::new(violations, []))
 }
 
 #[test]
@@ -186,10 +186,41 @@ fn warnings_are_shown_whether_the_object_is_admitted_or_not() {
     let review = review("CREATE", &greeting(), &Value::Null);
     let warnings = vec!["spec.who: \"you\" is deprecated".to_owned()];
     for (violations, allowed) in [(vec![], true), (vec![violation("spec.who", "no")], false)] {
-        let checked = Verdict::Checked { violations, warnings: warnings.clone() };
+        let checked = Verdict::Checked(Checked::new(violations, warnings.clone()));
         let response = response(&review.answer("greeting", checked));
         assert_eq!((&response["allowed"], &response["warnings"]), (&json!(allowed), &json!(warnings)));
     }
+}
+
+#[test]
+fn a_guests_refusal_is_one_line_and_cut_at_the_bounds_of_a_response() {
+    let review = review("CREATE", &greeting(), &Value::Null);
+    let answer = |checked: Checked| response(&review.answer("greeting", Verdict::Checked(checked)));
+    let hostile = "no\u{1b}[2J\0\r\nallowed\u{202e}";
+    let one = answer(Checked::new([violation("spec.\nwho", hostile)], [hostile.to_owned()]));
+    assert_eq!(one["status"]["details"]["causes"][0]["message"], "no allowed");
+    assert_eq!(one["status"]["details"]["causes"][0]["field"], "spec. who");
+    assert_eq!(one["status"]["message"], "Greeting.example.com \"a\" is invalid: spec. who: no allowed");
+    assert_eq!(one["warnings"], json!(["no allowed"]));
+
+    let text = |chars: usize| "ä".repeat(chars);
+    let longest = answer(Checked::new([violation(&text(253), &text(1_024))], [text(256)]));
+    let cause = &longest["status"]["details"]["causes"][0];
+    assert_eq!((&cause["field"], &cause["message"]), (&json!(text(253)), &json!(text(1_024))));
+    assert_eq!(longest["warnings"], json!([text(256)]));
+    let longer = answer(Checked::new([violation(&text(254), &text(1_025))], [text(257)]));
+    let cause = &longer["status"]["details"]["causes"][0];
+    let cut = |chars| json!(format!("{}…", text(chars)));
+    assert_eq!((&cause["field"], &cause["message"]), (&cut(252), &cut(1_023)));
+    assert_eq!(longer["warnings"], json!([cut(255)]));
+
+    let many = answer(Checked::new(vec![violation("", "no"); 1_000], vec![text(256); 1_000]));
+    assert_eq!(many["status"]["details"]["causes"].as_array().unwrap().len(), 64);
+    assert_eq!(
+        many["warnings"].as_array().unwrap().len(),
+        16,
+        "4,096 characters, of which the API server passes on all"
+    );
 }
 
 /// The API server's object after the patch of a response.

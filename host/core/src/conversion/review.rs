@@ -11,7 +11,8 @@ use super::{Conversion, ConversionBackend, ConversionRequest};
 use crate::contract::GuestFault;
 use crate::metadata;
 use crate::object::{Kind, Name, ObjectRef};
-use crate::webhook::{cut, too_wide, without_managed_fields};
+use crate::text::DENIAL;
+use crate::webhook::{too_wide, without_managed_fields};
 
 /// One request of the API server.
 #[derive(Clone, PartialEq, Debug)]
@@ -65,7 +66,7 @@ impl Review {
         if let Some(other) = objects.iter().find(|object| !object["metadata"].is_object()) {
             return Err(format!(
                 "the ConversionReview carries something without metadata: {}",
-                cut(&other.to_string())
+                DENIAL.own(other.to_string())
             ));
         }
         Ok(Self { uid, to_api_version: desired_api_version.into(), objects })
@@ -98,19 +99,19 @@ impl Review {
                 self.to_api_version,
                 fault.message()
             );
-            Box::new(Failure { object: reference.clone(), message: cut(&message), fault: Some(fault) })
+            Box::new(Failure { object: reference.clone(), message: DENIAL.own(message), fault: Some(fault) })
         };
         match answer {
             Conversion::Object(text) => {
-                self.checked(object, &text).map_err(|message| at_fault(GuestFault::BadOutcome { message }))
+                self.checked(object, &text).map_err(|message| at_fault(GuestFault::bad_outcome(message)))
             }
             Conversion::Refused(why) => {
-                let message = cut(&format!("{reference}: {why}"));
+                let message = DENIAL.own(format!("{reference}: {why}"));
                 Err(Box::new(Failure { message, object: reference, fault: None }))
             }
             Conversion::Fault(fault) => Err(at_fault(fault)),
             Conversion::HostFault(message) => {
-                Err(Box::new(Failure { object: reference, message: cut(&message), fault: None }))
+                Err(Box::new(Failure { object: reference, message: DENIAL.own(message), fault: None }))
             }
         }
     }

@@ -120,6 +120,19 @@ fn a_response_has_all_objects_or_the_reason_why_it_has_none() {
 }
 
 #[test]
+fn a_failed_conversion_is_one_line_of_bounded_length() {
+    let review = review(&[gauge()]);
+    let message = |answer| review.converted("gauges", &gauge(), answer).unwrap_err().message;
+    assert_eq!(message(Conversion::Refused("no\u{1b}[2J\r\nsize\u{202e}".into())), "Gauge n/a: no size");
+    let long = message(Conversion::Refused("ä".repeat(2_000)));
+    assert!(long.chars().count() == 1_024 && long.ends_with("ä…"), "{long}");
+    let kind = json!({"apiVersion": "example.com/v1", "kind": "K".repeat(1 << 20)}).to_string();
+    let failure = review.converted("gauges", &gauge(), Conversion::Object(kind)).unwrap_err();
+    let fault = failure.fault.unwrap().message();
+    assert!(fault.len() < 1_100 && failure.message.len() < 1_100, "what is logged of it too: {} bytes", fault.len());
+}
+
+#[test]
 fn a_body_that_is_no_review_is_refused_with_the_reason() {
     let parse = |body: Value| Review::parse(body.to_string().as_bytes()).unwrap_err();
     let mut other = json!({

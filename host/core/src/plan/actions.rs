@@ -71,8 +71,7 @@ pub(super) fn prepare(
     let mut seen = BTreeSet::new();
     let mut prepared = Vec::with_capacity(actions.len());
     for (at, action) in actions.iter().enumerate() {
-        let next = prepare_one(spec, action)
-            .map_err(|why| GuestFault::BadOutcome { message: format!("actions[{at}]: {why}") })?;
+        let next = prepare_one(spec, action).map_err(|why| GuestFault::bad_outcome(format!("actions[{at}]: {why}")))?;
         if children.contains(&next.target) {
             return bad(format!("actions[{at}]: {} is a child of this outcome", next.target));
         }

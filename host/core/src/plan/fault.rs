@@ -3,7 +3,7 @@
 use crate::contract::GuestFault;
 
 pub(super) fn bad<T>(message: impl Into<String>) -> Result<T, GuestFault> {
-    Err(GuestFault::BadOutcome { message: message.into() })
+    Err(GuestFault::bad_outcome(message))
 }
 
 /// A guest's text, shortened for a message.

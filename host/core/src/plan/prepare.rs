@@ -17,6 +17,7 @@ use crate::limits::{
 use crate::manifest::{ControllerSpec, OwnedKind, Replace, Update};
 use crate::object::{Kind, Name, Object, ObjectRef, is_object_name};
 use crate::status::{STALLED, is_of_host};
+use crate::text::{CONDITION, EVENT_NOTE};
 
 /// The longest key: as long as a name, because keys are often names of nodes.
 const MAX_KEY_BYTES: usize = 253;
@@ -105,7 +106,11 @@ fn prepare_conditions(conditions: &[Condition]) -> Result<Vec<Condition>, GuestF
             return bad(format!("conditions: {:?} appears twice", condition.name));
         }
     }
-    Ok(conditions.to_vec())
+    let shown = |condition: &Condition| Condition {
+        message: CONDITION.text(&condition.message).into_owned(),
+        ..condition.clone()
+    };
+    Ok(conditions.iter().map(shown).collect())
 }
 
 fn prepare_events(spec: &ControllerSpec, events: &[GuestEvent]) -> Result<Vec<GuestEvent>, GuestFault> {
@@ -118,8 +123,12 @@ fn prepare_events(spec: &ControllerSpec, events: &[GuestEvent]) -> Result<Vec<Gu
     }
     match events.iter().find(|event| !is_reason(&event.reason)) {
         Some(event) => bad(format!("events: the reason {:?} is not a CamelCase word", event.reason)),
-        None => Ok(events.to_vec()),
+        None => Ok(events.iter().map(shown_event).collect()),
     }
+}
+
+fn shown_event(event: &GuestEvent) -> GuestEvent {
+    GuestEvent { message: EVENT_NOTE.text(&event.message).into_owned(), ..event.clone() }
 }
 
 /// Whether the API server accepts it as a condition's reason.

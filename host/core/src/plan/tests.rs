@@ -20,6 +20,7 @@ mod children;
 mod generated;
 mod hostile;
 mod successors;
+mod texts;
 mod tracked;
 
 const MANAGER: &str = "mortise/podset";

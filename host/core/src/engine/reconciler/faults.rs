@@ -8,15 +8,10 @@ use std::sync::Arc;
 use super::Reconciler;
 use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToLifecycle;
-use crate::limits::MAX_MESSAGE_BYTES;
 use crate::permission::{Denial, Permission};
+use crate::text::FAULT;
 use crate::workqueue::Key;
 use crate::write::WriteOp;
-
-fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(MAX_MESSAGE_BYTES));
-    text
-}
 
 /// The keys of one plugin that have a denied permission, or a fault.
 #[derive(Debug, Default)]
@@ -46,7 +41,7 @@ impl Reconciler {
         let is_first = keys.is_empty();
         keys.insert(key.clone());
         if is_first {
-            cx.notify_lifecycle(ToLifecycle::Denied { plugin, permission, message: cut(message.to_owned()) });
+            cx.notify_lifecycle(ToLifecycle::Denied { plugin, permission, message: FAULT.text(message).into_owned() });
         }
     }
 
@@ -96,7 +91,7 @@ impl Reconciler {
         faults.faulted.insert(key.clone());
         if faults.named.is_none() {
             faults.named = Some(key.clone());
-            cx.notify_lifecycle(ToLifecycle::Faulted { plugin, message: cut(message) });
+            cx.notify_lifecycle(ToLifecycle::Faulted { plugin, message: FAULT.own(message) });
         }
     }
 

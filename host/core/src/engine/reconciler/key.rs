@@ -23,6 +23,7 @@ use crate::permission::Permission;
 use crate::plan::{self, Applied, Memory, Prepared, Sent, Taken, Written};
 use crate::rejection::Rejections;
 use crate::store::Snapshot;
+use crate::text::FAILURE;
 use crate::workqueue::{Key, Lane};
 use crate::write::{Cause, WriteErrorClass, WriteOp};
 
@@ -160,16 +161,12 @@ pub(super) const FORBIDDEN: &str = "Forbidden";
 const TOO_MANY_OBJECTS: &str = "TooManyObjects";
 /// The reason for patches of what does not exist.
 pub(super) const NOT_FOUND: &str = "NotFound";
-/// Bytes of a Stalled condition's message. The API server accepts 32,768, but each key keeps its own.
-const MAX_MESSAGE_BYTES: usize = 4 << 10;
 /// Objects that a Stalled condition names. `kubectl describe` shows its message in one line.
 const MAX_NAMED: usize = 3;
 
 impl StalledReason {
     pub fn new(reason: &str, message: impl Into<String>) -> Self {
-        let mut message = message.into();
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
-        Self { reason: reason.to_owned(), message }
+        Self { reason: reason.to_owned(), message: FAILURE.own(message.into()) }
     }
 
     /// The targets of patches do not exist.

@@ -14,11 +14,9 @@ use crate::object::{Object, ObjectRef};
 use crate::observation::{Observation, ReconcileResult};
 use crate::plan::{self, ActionDiff, Diff, Prepared};
 use crate::successor_mark;
+use crate::text::EXCERPT;
 use crate::workqueue::Key;
 use crate::write::WriteOp;
-
-/// Bytes of a status patch in the message of the breaker.
-const MAX_SHOWN_BYTES: usize = 512;
 
 /// The writes of a plan that are missing.
 struct Missing {
@@ -249,8 +247,7 @@ impl Reconciler {
         let until_ms = breaker.open_until_ms(now_ms, generation).unwrap_or(now_ms);
         let what = match first {
             WriteOp::PatchStatus { body, .. } => {
-                let shown = &body[..body.floor_char_boundary(MAX_SHOWN_BYTES)];
-                format!("patch of the status with {shown}")
+                format!("patch of the status with {}", EXCERPT.text(body))
             }
             op => format!("{} of {}", op.verb(), op.target()),
         };
