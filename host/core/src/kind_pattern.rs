@@ -90,12 +90,25 @@ pub(crate) fn is_kind(kind: &Kind) -> bool {
     (is_core || is_group(kind.group())) && is_version(version) && is_camel
 }
 
+/// Whether a kind that a manifest names may exist, as the API server checks a CRD's: its group a DNS subdomain, its version a
+/// label, its kind one in lower case.
+pub(crate) fn is_declarable(kind: &Kind) -> bool {
+    let is_core = !kind.api_version.contains('/');
+    (is_core || is_group(kind.group())) && is_label(kind.version()) && is_label(&kind.kind.to_ascii_lowercase())
+}
+
+/// Whether the API server accepts it as a version or a resource: a DNS label that begins with a letter (RFC 1035).
+pub(crate) fn is_label(text: &str) -> bool {
+    text.len() <= MAX_NAME_BYTES && is_dns_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
 fn is_group(text: &str) -> bool {
-    let is_label = |label: &str| {
-        let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && label.bytes().all(is_name) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    text.len() <= MAX_GROUP_BYTES && text.split('.').all(is_label)
+    text.len() <= MAX_GROUP_BYTES && text.split('.').all(is_dns_label)
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(is_name) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 fn is_version(text: &str) -> bool {

@@ -17,6 +17,7 @@ use crate::limits::{
 use crate::object::Kind;
 use crate::refusal::Refusal;
 use crate::scope::Scope;
+use crate::text::FIELD;
 use crate::well_known::API_VERSION;
 
 pub use self::admission::{AdmissionSpec, Operations};
@@ -147,8 +148,8 @@ impl Manifest {
         let admission = admission::specs(raw.admission, &custom_resources, &controllers)?;
         let conversion = conversion::specs(raw.conversion, &custom_resources)?;
         Ok(Self {
-            name: raw.name.into(),
-            version: raw.version.into(),
+            name: FIELD.own(raw.name).into(),
+            version: FIELD.own(raw.version).into(),
             custom_resources,
             controllers,
             writes,

@@ -1,12 +1,14 @@
 //! `customResources` in a manifest: CRDs of the plugin's own kinds. This module reads the fields that the host needs;
 //! the API server checks the rest.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::place::refuse;
-use super::protected::is_builtin_group;
+use super::place::{kind_at, refuse};
+use super::protected::{is_builtin_group, is_of_kubernetes};
+use crate::kind_pattern::is_label;
 use crate::object::Kind;
 use crate::refusal::Refusal;
 
@@ -37,6 +39,8 @@ struct RawCrd {
 #[derive(Deserialize)]
 struct RawCrdMeta {
     name: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -62,6 +66,23 @@ struct RawCrdVersion {
     served: bool,
 }
 
+/// Who approved a kind in a group of Kubernetes' projects, or "unapproved" with a reason. The API server demands it (KEP-2337).
+const APPROVAL: &str = "api-approved.kubernetes.io";
+
+fn protected_group(crd: &RawCrd) -> Option<String> {
+    let group = &crd.spec.group;
+    if is_builtin_group(group) {
+        return Some(format!("the group {group:?} belongs to Kubernetes; use a group in a domain of your own"));
+    }
+    let approval = crd.metadata.annotations.get(APPROVAL).is_some_and(|value| !value.is_empty());
+    (is_of_kubernetes(group) && !approval).then(|| {
+        format!(
+            "the group {group:?} belongs to Kubernetes; use a group in a domain of your own, or say who approved the API in the \
+             annotation {APPROVAL}"
+        )
+    })
+}
+
 pub(super) fn parse(index: usize, body: &str) -> Result<CustomResource, Refusal> {
     let place = format!("customResources[{index}]");
     let crd: RawCrd = serde_json::from_str(body).or_else(|error| refuse(format!("{place}: {error}")))?;
@@ -78,16 +99,18 @@ pub(super) fn parse(index: usize, body: &str) -> Result<CustomResource, Refusal>
              converts it"
         ));
     }
-    if is_builtin_group(&crd.spec.group) {
-        let group = crd.spec.group;
-        let message =
-            format!("{place}: the group {group:?} belongs to Kubernetes; use a group in a domain of your own");
-        return Err(Refusal::new("ProtectedGroup", message));
+    if let Some(why) = protected_group(&crd) {
+        return Err(Refusal::new("ProtectedGroup", format!("{place}: {why}")));
     }
-    let served = crd.spec.versions.iter().filter(|version| version.served);
-    let kind =
-        |version: &RawCrdVersion| Kind::new(&format!("{}/{}", crd.spec.group, version.name), &crd.spec.names.kind);
-    let kinds: Vec<Kind> = served.map(kind).collect();
+    if !is_label(&crd.spec.names.plural) {
+        return refuse(format!("{place}: spec.names.plural {:?} is no name of a resource", crd.spec.names.plural));
+    }
+    let kind = |version: &RawCrdVersion| {
+        kind_at(&place, &format!("{}/{}", crd.spec.group, version.name), &crd.spec.names.kind)
+    };
+    let all: Vec<(Kind, bool)> =
+        crd.spec.versions.iter().map(|version| Ok((kind(version)?, version.served))).collect::<Result<_, Refusal>>()?;
+    let kinds: Vec<Kind> = all.into_iter().filter_map(|(kind, served)| served.then_some(kind)).collect();
     if kinds.is_empty() {
         return refuse(format!("{place}: no version is served"));
     }

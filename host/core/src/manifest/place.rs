@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use serde::Deserialize;
 
+use crate::kind_pattern::is_declarable;
 use crate::object::Kind;
 use crate::refusal::Refusal;
 
@@ -45,5 +46,11 @@ pub(super) fn kind_at(place: &str, api_version: &str, kind: &str) -> Result<Kind
              `reads` may have patterns"
         ));
     }
-    Ok(Kind::new(api_version, kind))
+    let of_manifest = Kind::new(api_version, kind);
+    if !is_declarable(&of_manifest) {
+        return refuse(format!(
+            "{place}: apiVersion {api_version:?} with kind {kind:?} names no kind that Kubernetes accepts"
+        ));
+    }
+    Ok(of_manifest)
 }

@@ -29,8 +29,7 @@ pub(super) fn not_for_reconciling(kind: &Kind) -> Option<&'static str> {
     }
 }
 
-/// The groups with a dot that the API server itself serves. It requires an approval annotation on CRDs of other
-/// `*.k8s.io` groups, so the host does not refuse those.
+/// The groups with a dot that the API server itself serves.
 const BUILTIN_GROUPS: [&str; 19] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -52,6 +51,13 @@ const BUILTIN_GROUPS: [&str; 19] = [
     "storage.k8s.io",
     "storagemigration.k8s.io",
 ];
+
+/// Whether a group is in a domain of Kubernetes' projects, whose CRDs the API server accepts with an approval alone (KEP-2337).
+/// Their kinds can be read and owned.
+pub(super) fn is_of_kubernetes(group: &str) -> bool {
+    let is_in = |domain: &str| group.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    is_in("k8s.io") || is_in("kubernetes.io")
+}
 
 pub(crate) fn is_builtin_group(group: &str) -> bool {
     !group.contains('.') || BUILTIN_GROUPS.contains(&group)

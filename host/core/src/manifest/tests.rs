@@ -288,17 +288,108 @@ fn kinds_that_the_host_writes_for_each_reconcile_cannot_be_reconciled() {
 
 #[test]
 fn l4_a_custom_resource_in_a_built_in_group_is_refused() {
-    for group in ["apps", "resource.k8s.io", "rbac.authorization.k8s.io"] {
+    let community = ["gateway.networking.k8s.io", "x.example.k8s.io", "k8s.io", "kubernetes.io", "a.kubernetes.io"];
+    for group in ["apps", "resource.k8s.io", "rbac.authorization.k8s.io"].into_iter().chain(community) {
         let mut manifest = with("/customResources/0/spec/group", json!(group));
         manifest["customResources"][0]["metadata"]["name"] = json!(format!("podsets.{group}"));
         let refusal = refusal(&manifest);
         assert_eq!(refusal.reason, "ProtectedGroup", "{group}");
         assert!(refusal.message.contains(&format!("the group {group:?} belongs to Kubernetes")), "{}", refusal.message);
     }
-    // The API server checks the approval annotation of other k8s.io groups.
-    let mut manifest = with("/customResources/0/spec/group", json!("gateway.networking.k8s.io"));
-    manifest["customResources"][0]["metadata"]["name"] = json!("podsets.gateway.networking.k8s.io");
-    assert!(Manifest::parse(&manifest.to_string()).is_ok());
+    let approved = |group: &str, approval: &str| {
+        let mut manifest = with("/customResources/0/spec/group", json!(group));
+        let metadata =
+            json!({"name": format!("podsets.{group}"), "annotations": {"api-approved.kubernetes.io": approval}});
+        manifest["customResources"][0]["metadata"] = metadata;
+        Manifest::parse(&manifest.to_string()).is_ok()
+    };
+    for group in ["k8s.io.example.com", "notk8s.io", "notkubernetes.io"] {
+        assert!(approved(group, ""), "{group}");
+    }
+    assert!(approved("x.example.k8s.io", "unapproved, an experiment") && !approved("x.example.k8s.io", ""));
+    assert!(!approved("resource.k8s.io", "unapproved, an experiment"), "the API server serves it itself");
+}
+
+#[test]
+fn kinds_of_community_groups_can_be_reconciled_owned_read_and_written() {
+    let route = json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute"});
+    let snapshot = json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot"});
+    let mut written = snapshot.clone();
+    written["verbs"] = json!(["patch"]);
+    for (place, value) in [
+        ("/controllers/0/for", route.clone()),
+        ("/controllers/0/owns/1", route),
+        ("/controllers/0/reads/1", snapshot),
+        ("/writes", json!([written])),
+    ] {
+        assert!(Manifest::parse(&with(place, value).to_string()).is_ok(), "{place}");
+    }
+}
+
+#[test]
+fn what_names_no_kind_is_refused_wherever_a_manifest_names_one() {
+    let long = "k".repeat(64);
+    let wrong = [
+        ("*/v1", "Pod"),
+        ("*", "Pod"),
+        ("v*", "Pod"),
+        ("apps/*", "Deployment"),
+        ("*.example.com/v1", "Pod"),
+        ("v1", "P*d"),
+        ("v1\n", "Pod"),
+        ("Apps/v1", "Deployment"),
+        ("apps /v1", "Deployment"),
+        ("-apps/v1", "Deployment"),
+        ("a..b/v1", "Deployment"),
+        ("apps/1", "Deployment"),
+        ("v1", "Pod/status"),
+        ("v1", "\u{202e}Pod"),
+        ("v1", &long),
+    ];
+    for (api_version, kind) in wrong {
+        let entry = json!({"apiVersion": api_version, "kind": kind});
+        let mut written = entry.clone();
+        written["verbs"] = json!(["patch"]);
+        for (place, value) in [
+            ("/controllers/0/for", entry.clone()),
+            ("/controllers/0/owns/1", entry.clone()),
+            ("/controllers/0/reads/1", entry.clone()),
+            ("/writes", json!([written])),
+            ("/admission", json!([{"apiVersion": api_version, "kind": kind, "validate": true}])),
+            ("/conversion", json!([entry])),
+        ] {
+            let refusal = refusal(&with(place, value));
+            assert_eq!(refusal.reason, "InvalidManifest", "{place} {api_version} {kind}: {}", refusal.message);
+        }
+    }
+    for (api_version, kind) in [("stable.example.com/stable", "Kind-2"), ("v1", "pod"), ("e/v1beta1", "K")] {
+        let entry = json!({"apiVersion": api_version, "kind": kind});
+        assert!(Manifest::parse(&with("/controllers/0/reads/1", entry).to_string()).is_ok(), "{api_version} {kind}");
+    }
+}
+
+#[test]
+fn a_custom_resource_with_wildcards_in_its_names_is_refused() {
+    for (path, value) in [
+        ("/customResources/0/spec/names/plural", "*"),
+        ("/customResources/0/spec/names/kind", "*"),
+        ("/customResources/0/spec/versions/0/name", "v*"),
+        ("/customResources/0/spec/group", "*.example.com"),
+    ] {
+        let mut manifest = with(path, json!(value));
+        let spec = &manifest["customResources"][0]["spec"];
+        let name = format!("{}.{}", spec["names"]["plural"].as_str().unwrap(), spec["group"].as_str().unwrap());
+        manifest["customResources"][0]["metadata"]["name"] = json!(name);
+        assert_eq!(refusal(&manifest).reason, "InvalidManifest", "{path}");
+    }
+}
+
+#[test]
+fn what_a_manifest_says_of_its_plugin_is_one_line() {
+    let parsed = Manifest::parse(&with("/version", json!("1.0\u{1b}[2J\nReady: True")).to_string()).unwrap();
+    assert_eq!(&*parsed.version, "1.0 Ready: True");
+    let parsed = Manifest::parse(&with("/version", json!("1".repeat(1_000))).to_string()).unwrap();
+    assert_eq!(parsed.version.chars().count(), 253);
 }
 
 #[test]
