@@ -59,7 +59,7 @@ pub struct RunArgs {
     #[arg(long)]
     require_service_account: bool,
     /// Threads that run reconciles, at least 3; admission and conversion have half as many, also at least 3
-    /// [default: the number of cores plus one]
+    /// [default: the cores that the container may use plus one, or fewer where its memory has room for fewer guests]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
     /// Writes that each plugin may send in a minute; the host slows down a plugin that exceeds it, and reports it

@@ -10,8 +10,10 @@ use std::thread::available_parallelism;
 
 use anyhow::Context;
 use mortise_core::engine::WriteBudget;
+use mortise_core::limits::CallLimits;
 use mortise_core::webhook::Address;
 use mortise_source::is_dns_label;
+use mortise_wasm::compile::{self, CompileLimits};
 use mortise_wasm::workers::MIN_WORKERS;
 use tokio::net::TcpListener;
 
@@ -55,12 +57,25 @@ pub struct Config {
     pub webhook: WebhookConfig,
 }
 
-/// The threads that run reconciles: the requested number, else the cores and one more, since one plugin never has all
-/// threads but should have all cores when it is alone. At least [`MIN_WORKERS`].
+/// The threads that run reconciles: the requested number, else what this machine or container has room for. At least
+/// [`MIN_WORKERS`].
 pub fn workers(requested: Option<NonZeroUsize>) -> NonZeroUsize {
+    // It counts the CPU quota of a container and the affinity of the process.
     let cores = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let fewest = NonZeroUsize::new(MIN_WORKERS).unwrap_or(NonZeroUsize::MIN);
-    requested.unwrap_or_else(|| cores().saturating_add(1)).max(fewest)
+    let default = || NonZeroUsize::new(workers_for(cores().get(), compile::free_bytes())).unwrap_or(fewest);
+    requested.unwrap_or_else(default).max(fewest)
+}
+
+/// The cores and one more, since one plugin never has all threads but should have all cores when it is alone. In a container with
+/// less memory no more than have room beside a compiler: a node has many cores, and the kernel kills what exceeds its limit.
+fn workers_for(cores: usize, free_bytes: Option<u64>) -> usize {
+    let wanted = cores.saturating_add(1);
+    let Some(free_bytes) = free_bytes else { return wanted };
+    // A guest with the default memory for each, and another for half as many that respond to webhooks.
+    let each = CallLimits::default().memory_bytes * 3 / 2;
+    let beside = free_bytes.saturating_sub(CompileLimits::for_size(0).memory_bytes);
+    wanted.min(usize::try_from(beside / each).unwrap_or(usize::MAX))
 }
 
 /// What HTTP requests plugins may send.
@@ -377,6 +392,15 @@ mod tests {
         let requested = |count| workers(NonZeroUsize::new(count)).get();
         assert_eq!([requested(1), requested(3), requested(7)], [3, 3, 7]);
         assert!(workers(None).get() >= 3);
+    }
+
+    #[test]
+    fn g2_a_large_node_does_not_start_more_guests_than_the_container_has_memory_for() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!([workers_for(2, None), workers_for(64, None)], [3, 65]);
+        // The limit of deploy/.
+        assert_eq!([workers_for(2, Some(2 * GIB)), workers_for(64, Some(2 * GIB))], [3, 10]);
+        assert_eq!([workers_for(64, Some(8 * GIB)), workers_for(64, Some(GIB / 2))], [65, 0]);
     }
 
     fn webhook(port: u16, url: Option<&str>, in_cluster: bool) -> WebhookConfig {

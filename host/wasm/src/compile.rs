@@ -46,6 +46,7 @@ use self::child::{Order, REQUEST_VARIABLE};
 pub use self::error::CompileError;
 use self::error::host_error;
 use self::memory::Cgroup;
+pub use self::memory::free_bytes;
 pub use self::slots::COMPILERS;
 use self::slots::Slots;
 use crate::engine::{Engine, Profile};

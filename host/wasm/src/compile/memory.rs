@@ -29,6 +29,11 @@ impl Cgroup {
     }
 }
 
+/// Bytes that the container leaves to this process and its children; None when unbounded.
+pub fn free_bytes() -> Option<u64> {
+    Cgroup::default().free_bytes()
+}
+
 /// What one group leaves of its limit. Inactive file pages count as free: the kernel reclaims them first.
 fn free_in(group: &Path) -> Option<u64> {
     let number = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
