@@ -4,10 +4,12 @@
 mod checkout;
 mod control_plane;
 mod demo;
+mod deny;
 mod dev;
 mod generated;
 mod guests;
 mod kubernetes_documents;
+mod sbom;
 mod suite;
 mod summary;
 mod terminal;
@@ -32,7 +34,7 @@ Commands:
                      plugin while it runs. --all shows the other plugins under plugins/ too, one after another. --keep
                      leaves everything running until Ctrl-C, for your own kubectl.
   test [--full] [--on local] [FILTER]
-                     All checks: formatting, lints, generated files, unit tests, simulation, end to end. FILTER names one
+                     All checks: formatting, lints, dependencies, generated files, tests of all kinds. FILTER names one
                      step, or a part of the names of integration tests (such as `e2e`). --full gives the end-to-end tests
                      that scale the numbers of a release, which takes minutes more: 100 kills of the host, 200 PodSets
                      and 20 reloads under load, 300 PodSets and 60 s of quiet, 60 s without API server, 50 nodes that
@@ -44,6 +46,7 @@ Commands:
   bench [ARGS...]    Measure. ARGS are the benchmark's; `cargo xtask bench --help` lists them.
   gen [--check]      Regenerate the generated parts of deploy/ and the local cluster's documents of Kubernetes; with
                      --check, fail when they differ.
+  sbom [FILE]        Print the software bill of materials of the binary mortise as CycloneDX 1.6 JSON, or write it to FILE.
   help               This text.
 
 The first run builds a Kubernetes control plane from Go modules, which takes minutes; later runs find it in $MORTISE_CACHE
@@ -77,6 +80,8 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         }
         ["gen"] => generated::write(&checkout),
         ["gen", "--check"] => generated::check(&checkout),
+        ["sbom"] => sbom::run(&checkout, None),
+        ["sbom", file] if !file.starts_with('-') => sbom::run(&checkout, Some(file)),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

@@ -12,7 +12,7 @@ use crate::checkout::{Checkout, execute, line, start};
 use crate::guests::{PLUGINS, TEST_GUESTS, target_dir};
 use crate::summary::{Line, Summary, Tests};
 use crate::terminal::{headline, time};
-use crate::{control_plane, generated, guests};
+use crate::{control_plane, deny, generated, guests};
 
 /// The package of the integration tests: tidy, scenarios, simulation, end to end. They need everything built first.
 const INTEGRATION: &str = "mortise-tests";
@@ -112,6 +112,7 @@ struct Step {
 const STEPS: &[Step] = &[
     step("fmt", "formatting", &[], Act::Check(format)),
     step("clippy", "lints, warnings are errors", &[], Act::Check(clippy)),
+    step("deny", "licences, sources, duplicates and advisories of dependencies", &[], Act::Check(deny::check)),
     step("guests", "plugins and the tests' guests", &[], Act::Check(guests::build)),
     step("host", "the binary mortise", &[], Act::Check(|checkout| checkout.build_host(&[]).map(drop))),
     step("gen", "generated files", &["host"], Act::Check(generated::check)),

@@ -161,6 +161,11 @@ fn local() -> Result<PathBuf> {
     Ok(binary)
 }
 
+/// The directory of built programs, outside the checkout: `$MORTISE_CACHE`, or a part of the user's cache directory.
+pub fn cache_directory() -> Result<PathBuf> {
+    cache::directory(checkout())
+}
+
 fn checkout() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -183,7 +188,7 @@ impl Module {
 
     fn read(folder: &Path) -> Result<Self> {
         let name = folder.file_name().context("a module's folder has a name")?.to_string_lossy();
-        let cache = cache::directory(checkout())?.join("control-plane");
+        let cache = cache_directory()?.join("control-plane");
         let read = |name: &str| {
             let path = folder.join(name);
             fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))

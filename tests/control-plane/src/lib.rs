@@ -25,7 +25,7 @@ mod usage;
 mod wait;
 
 pub use audit::AuditRecord;
-pub use binaries::{Binaries, go_program};
+pub use binaries::{Binaries, cache_directory, go_program};
 pub use component::Component;
 pub use go::module_dir;
 pub use identity::ADMIN;
