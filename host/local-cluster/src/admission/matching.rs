@@ -31,10 +31,14 @@ impl Objects<'_> {
     }
 }
 
-/// Admission configurations are never admitted by what they configure.
+/// Admission configurations are never sent to webhooks, which could refuse their own repair.
 pub(super) fn is_exempt(attributes: &Attributes) -> bool {
-    let (group, plural) = kind(attributes);
-    group == GROUP && (plural.contains("webhookconfiguration") || plural.contains("admissionpolic"))
+    is_policy(attributes) || matches!(kind(attributes), (GROUP, plural) if plural.contains("webhookconfiguration"))
+}
+
+/// Policies and their bindings are not subject to policies. Webhook configurations are.
+pub(super) fn is_policy(attributes: &Attributes) -> bool {
+    matches!(kind(attributes), (GROUP, plural) if plural.contains("admissionpolic"))
 }
 
 /// The namespace of a request, which of a Namespace is the Namespace itself.

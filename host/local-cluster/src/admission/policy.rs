@@ -194,4 +194,23 @@ mod tests {
         assert_eq!((refused.status, &refused.headers), (422, &vec![("Warning", warning.to_owned())]));
         assert_eq!(ask(&mut cluster, Delete, &format!("{MAPS}/limits"), &json!(null)).0, 200);
     }
+
+    #[test]
+    fn webhook_configurations_are_subject_to_policies_and_policies_are_not() {
+        let mut cluster = quiet();
+        let rule = json!({
+            "apiGroups": ["admissionregistration.k8s.io"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"],
+        });
+        policy(
+            &mut cluster,
+            &json!({"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}]}),
+            &json!({}),
+        );
+        let hooks = format!("{ADMISSION}/validatingwebhookconfigurations");
+        assert_eq!(ask(&mut cluster, Post, &hooks, &json!({"metadata": {"name": "w"}})).0, 422);
+        assert_eq!(
+            ask(&mut cluster, Delete, &format!("{ADMISSION}/validatingadmissionpolicies/p"), &json!(null)).0,
+            200
+        );
+    }
 }
