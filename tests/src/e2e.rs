@@ -12,6 +12,7 @@ mod cookbook;
 mod crash;
 mod crontab;
 mod crontab_storm;
+mod deploy;
 mod drain;
 mod dry_run;
 mod dynamic_kinds;

@@ -69,8 +69,12 @@ pub(crate) enum RunOn {
 
 /// Tests that need what a local cluster has not, with the reason. With `--on local` they do not run, and the end of the
 /// output says so.
-const ONLY_ON_KUBERNETES: [(&str, &str); 4] = [
+const ONLY_ON_KUBERNETES: [(&str, &str); 5] = [
     ("the_real_one_answers_as_recorded", "it asks kube-apiserver itself"),
+    (
+        "x7_the_lease_of_the_deployed_host_has_the_priority_level_of_leader_election",
+        "a local cluster has neither priority levels nor queues",
+    ),
     ("kstatus_reads_stalled_before_reconciling_before_ready", "kstatus is a Go module"),
     ("x12_whatever_stalls_an_object_kstatus_and_kubectl_wait_see_it", "kstatus is a Go module"),
     ("x12_so_do_they_with_a_child_whose_name_is_taken_and_one_that_is_refused", "kstatus is a Go module"),
@@ -398,7 +402,8 @@ mod tests {
     #[test]
     fn every_test_that_is_skipped_exists_and_is_named() {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests");
-        let files = ["conformance/src/lib.rs", "control-plane/tests/kstatus.rs", "src/e2e/stalled.rs"];
+        let files =
+            ["conformance/src/lib.rs", "control-plane/tests/kstatus.rs", "src/e2e/deploy.rs", "src/e2e/stalled.rs"];
         let text = files.map(|file| std::fs::read_to_string(tests.join(file)).unwrap()).concat();
         let shown = skipped_text(RunOn::Local.skipped());
         for (name, _) in ONLY_ON_KUBERNETES {

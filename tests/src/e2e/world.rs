@@ -129,18 +129,21 @@ fn free_port() -> u16 {
     tries.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("one of a thousand ports is free")
 }
 
+/// A client of the user whom a kubeconfig names.
+pub async fn client(kubeconfig: &Path) -> Client {
+    let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
 impl World {
     /// A world without a host.
     pub fn new(name: &str) -> Self {
         let turn = Turn::wait();
         let plane = turn.plane();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let kubeconfig = kube::config::Kubeconfig::read_from(plane.kubeconfig(ADMIN).unwrap()).unwrap();
-        let client = runtime.block_on(async {
-            let options = kube::config::KubeConfigOptions::default();
-            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-            Client::try_from(config).unwrap()
-        });
+        let client = runtime.block_on(client(&plane.kubeconfig(ADMIN).unwrap()));
         let cache = tempfile::tempdir().unwrap();
         let namespace = format!("e2e-{name}");
         let mut world =

@@ -131,23 +131,41 @@ fn operations(place: &str, raw: Option<&[String]>) -> Result<Operations, Refusal
     Ok(operations)
 }
 
-/// Kinds that administrators need to repair a cluster or a broken webhook. No plugin has a webhook for them.
+/// The groups and the kinds of the core group that administrators need to repair a cluster or a broken webhook. No plugin has a
+/// webhook for them. A policy of deploy/ holds the host to it.
+const PROTECTED_GROUPS: [&str; 8] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "rbac.authorization.k8s.io",
+    "coordination.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+];
+const PROTECTED_KINDS: [&str; 6] = ["Namespace", "Node", "Event", "Secret", "ServiceAccount", "Binding"];
+
 fn protected(kind: &Kind) -> Option<&'static str> {
-    match (kind.group(), &*kind.kind) {
-        (GROUP, _) => Some("it belongs to the host"),
-        (
-            "admissionregistration.k8s.io"
-            | "apiextensions.k8s.io"
-            | "apiregistration.k8s.io"
-            | "authentication.k8s.io"
-            | "authorization.k8s.io"
-            | "rbac.authorization.k8s.io"
-            | "coordination.k8s.io"
-            | "flowcontrol.apiserver.k8s.io",
-            _,
-        )
-        | ("", "Namespace" | "Node" | "Event" | "Secret" | "ServiceAccount" | "Binding")
-        | ("events.k8s.io", "Event") => Some("the cluster needs it to run or to be repaired"),
-        _ => None,
+    let is_protected = match kind.group() {
+        GROUP => return Some("it belongs to the host"),
+        "" => PROTECTED_KINDS.contains(&&*kind.kind),
+        "events.k8s.io" => &*kind.kind == "Event",
+        group => PROTECTED_GROUPS.contains(&group),
+    };
+    is_protected.then_some("the cluster needs it to run or to be repaired")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_of_webhooks_refuses_what_manifests_may_not_have() {
+        let policies = include_str!("../../../../deploy/base/admission-policy.yaml");
+        let plurals = PROTECTED_KINDS.map(|kind| format!("{}s", kind.to_lowercase()));
+        let groups = PROTECTED_GROUPS.into_iter().chain([GROUP, "events.k8s.io"]);
+        for word in groups.chain(plurals.iter().map(String::as_str)) {
+            assert!(policies.contains(&format!("'{word}'")), "{word}");
+        }
     }
 }

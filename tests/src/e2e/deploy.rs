@@ -1,0 +1,304 @@
+//! deploy/base on an API server, with the host as its ServiceAccount: the host serves, its policies refuse it everything else, and
+//! its Lease has a priority level of its own.
+
+use kube::api::{DeleteParams, DynamicObject, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::rights::grant;
+use super::world::{HOST_NAMESPACE, OF_A_TEST, World, built, client};
+use crate::checkout::root;
+
+const DEFINITION: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+const CONFIGURATION: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
+const PLUGIN: (&str, &str) = ("mortise.dev/v1alpha1", "Plugin");
+
+/// What `kubectl apply -k deploy/base` applied.
+struct Deployed {
+    /// All but the Namespace and the host's CRD, which other tests use too.
+    removable: Vec<Value>,
+    kubeconfig: std::path::PathBuf,
+    /// A client with the token of the host's ServiceAccount.
+    client: Client,
+}
+
+impl Deployed {
+    fn new(world: &World) -> Self {
+        let kubeconfig = world.plane.service_account_kubeconfig(HOST_NAMESPACE, "mortise").unwrap();
+        let base = root().join("deploy/base");
+        let text = world.kubectl(&["kustomize", base.to_str().unwrap()]);
+        world.kubectl(&["apply", "-k", base.to_str().unwrap()]);
+        let mut removable: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        removable.retain(|object| !["Namespace", DEFINITION.1].contains(&object["kind"].as_str().unwrap()));
+        let client = world.block_on(client(&kubeconfig));
+        let deployed = Self { removable, kubeconfig, client };
+        deployed.wait_for_policies(world);
+        deployed
+    }
+
+    /// The API server reads new policies a moment after they were written.
+    fn wait_for_policies(&self, world: &World) {
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        for (of, object) in [
+            (DEFINITION, definition("probes", &json!({}))),
+            (CONFIGURATION, configuration("probe", &json!({}), &[])),
+            (PLUGIN, plugin("probe", &json!({}), &json!({}))),
+            (("v1", "Secret"), secret("probe", "Opaque")),
+        ] {
+            let namespace = (of.1 == "Secret").then_some(HOST_NAMESPACE);
+            let api = self.api(of, namespace);
+            world.until(&format!("the policy of {} is in force", of.1), || {
+                world.block_on(api.create(&dry_run, &parsed(&object))).is_err().then_some(())
+            });
+        }
+    }
+
+    fn api(&self, (api_version, kind): (&str, &str), namespace: Option<&str>) -> Api<DynamicObject> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    fn remove(self, world: &World) {
+        for object in &self.removable {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
+            let kind = object["kind"].as_str().unwrap();
+            world.kubectl(&["delete", kind, name, "-n", namespace, "--ignore-not-found"]);
+        }
+    }
+}
+
+fn parsed(object: &Value) -> DynamicObject {
+    serde_json::from_value(object.clone()).unwrap()
+}
+
+/// Metadata that make an object the host's.
+fn of_host(plugin: &str) -> Value {
+    json!({
+        "labels": {"app.kubernetes.io/managed-by": "mortise", "mortise.dev/host-namespace": HOST_NAMESPACE},
+        "annotations": {"mortise.dev/plugin": plugin},
+    })
+}
+
+/// Named, with the label by which a test's cluster-scoped objects are deleted.
+fn named(name: &str, metadata: &Value) -> Value {
+    let mut named = metadata.clone();
+    named["name"] = name.into();
+    let (key, value) = OF_A_TEST.split_once('=').unwrap();
+    named["labels"][key] = value.into();
+    named
+}
+
+fn definition(plural: &str, metadata: &Value) -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": DEFINITION.0, "kind": DEFINITION.1,
+        "metadata": named(&format!("{plural}.test.mortise.dev"), metadata),
+        "spec": {
+            "group": "test.mortise.dev", "scope": "Namespaced", "names": {"plural": plural, "kind": plural},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+/// A webhook configuration for these resources: "apps/deployments".
+fn configuration(name: &str, metadata: &Value, resources: &[&str]) -> Value {
+    let rule = |resource: &&str| {
+        let (group, resource) = resource.split_once('/').unwrap();
+        json!({"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]})
+    };
+    let webhook = json!({
+        "name": "a.test.mortise.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Ignore",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        // It selects nothing, whatever its rules say.
+        "objectSelector": {"matchLabels": {"test.mortise.dev/none": "true"}},
+        "rules": resources.iter().map(rule).collect::<Vec<_>>(),
+    });
+    let webhooks = if resources.is_empty() { vec![] } else { vec![webhook] };
+    json!({"apiVersion": CONFIGURATION.0, "kind": CONFIGURATION.1, "metadata": named(name, metadata), "webhooks": webhooks})
+}
+
+fn plugin(name: &str, metadata: &Value, spec: &Value) -> Value {
+    json!({"apiVersion": PLUGIN.0, "kind": PLUGIN.1, "metadata": named(name, metadata), "spec": spec})
+}
+
+fn secret(name: &str, type_: &str) -> Value {
+    let annotations = json!({"kubernetes.io/service-account.name": "default"});
+    let metadata = json!({"name": name, "namespace": HOST_NAMESPACE, "annotations": annotations});
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": type_})
+}
+
+/// The refusal of one of the policies.
+#[track_caller]
+fn refused<T>(policy: &str, result: kube::Result<T>) -> String {
+    match result {
+        Err(kube::Error::Api(status)) => {
+            println!("{}", status.message);
+            let policy = format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: ");
+            let (_, why) = status.message.split_once(&policy).unwrap_or_else(|| panic!("{status:?}"));
+            assert_eq!((status.code, &*status.reason), (403, "Forbidden"), "{why}");
+            why.to_owned()
+        }
+        Err(error) => panic!("no response of the API server: {error}"),
+        Ok(_) => panic!("{policy} allowed it"),
+    }
+}
+
+/// The host as it is deployed serves a plugin that brings a CRD and webhooks.
+fn serve_admitting(world: &mut World, deployed: &Deployed) {
+    let arguments = ["--leader-elect", "--require-service-account"];
+    world.start_host_with(&deployed.kubeconfig, &arguments);
+    world.offer("admitting", &built("test-guests/admitting.wasm"));
+    let component = built("test-guests/admitting.wasm");
+    grant(world, &[component.to_str().unwrap(), "--service-account", "admitting"]);
+    world.wait_condition("admitting", "Admitting", "True", "Served");
+    world.wait_ready("admitting");
+}
+
+fn definitions_are_held(world: &World, deployed: &Deployed) {
+    let (policy, theirs) = ("mortise-host-definitions", world.api(DEFINITION.0, DEFINITION.1, None));
+    let (api, post) = (deployed.api(DEFINITION, None), PostParams::default());
+    let create = |metadata: &Value| world.block_on(api.create(&post, &parsed(&definition("foreigns", metadata))));
+    let why = refused(policy, create(&json!({})));
+    assert!(why.contains("without the label app.kubernetes.io/managed-by=mortise: foreigns.test.mortise.dev"), "{why}");
+    let why = refused(policy, create(&json!({"labels": of_host("")["labels"]})));
+    assert!(why.contains("without the annotation mortise.dev/plugin"), "{why}");
+
+    world.block_on(theirs.create(&post, &parsed(&definition("foreigns", &json!({}))))).unwrap();
+    let take = |object: &mut DynamicObject| {
+        object.metadata.labels = serde_json::from_value(of_host("")["labels"].clone()).unwrap();
+        object.metadata.annotations = serde_json::from_value(of_host("taker")["annotations"].clone()).unwrap();
+    };
+    refused(policy, replaced(world, &api, "foreigns.test.mortise.dev", &take));
+
+    world.block_on(api.create(&post, &parsed(&definition("owns", &of_host("a"))))).unwrap();
+    let change = |object: &mut DynamicObject| object.data["spec"]["names"]["categories"] = json!(["all"]);
+    replaced(world, &api, "owns.test.mortise.dev", &change).unwrap();
+    let give_up = |object: &mut DynamicObject| object.metadata.labels = None;
+    refused(policy, replaced(world, &api, "owns.test.mortise.dev", &give_up));
+}
+
+/// An update of what is there; once more when the API server itself wrote in between.
+fn replaced(
+    world: &World,
+    api: &Api<DynamicObject>,
+    name: &str,
+    change: &dyn Fn(&mut DynamicObject),
+) -> kube::Result<DynamicObject> {
+    world.until("nobody else writes in between", || {
+        let mut object = world.block_on(api.get(name)).unwrap();
+        change(&mut object);
+        match world.block_on(api.replace(name, &PostParams::default(), &object)) {
+            Err(kube::Error::Api(status)) if status.code == 409 => None,
+            other => Some(other),
+        }
+    })
+}
+
+fn webhooks_are_held(world: &World, deployed: &Deployed) {
+    let (policy, theirs) = ("mortise-host-webhooks", world.api(CONFIGURATION.0, CONFIGURATION.1, None));
+    let (api, post) = (deployed.api(CONFIGURATION, None), PostParams::default());
+    let create = |metadata: &Value, resources: &[&str]| {
+        world.block_on(api.create(&post, &parsed(&configuration("own", metadata, resources))))
+    };
+    let foreign = configuration("foreign", &json!({}), &["apps/deployments"]);
+    let foreign = world.block_on(theirs.create(&post, &parsed(&foreign))).unwrap();
+    refused(policy, world.block_on(api.delete("foreign", &DeleteParams::default())));
+    let mut taken = foreign.clone();
+    taken.metadata.labels = serde_json::from_value(of_host("")["labels"].clone()).unwrap();
+    refused(policy, world.block_on(api.replace("foreign", &post, &taken)));
+    refused(policy, create(&json!({}), &["apps/deployments"]));
+
+    let mut of_another = of_host("a");
+    of_another["labels"]["mortise.dev/host-namespace"] = "another".into();
+    let why = refused(policy, create(&of_another, &["apps/deployments"]));
+    assert!(why.contains("the host of mortise-system writes no webhook configuration without the label"), "{why}");
+    for resource in ["*/*", "/secrets", "/*", "/pods/binding", "rbac.authorization.k8s.io/roles", "mortise.dev/plugins"]
+    {
+        let why = refused(policy, create(&of_host("a"), &["apps/deployments", resource]));
+        assert!(why.contains("none that a cluster needs to run or to be repaired: own"), "{why}");
+    }
+    create(&of_host("a"), &["/pods", "apps/deployments"]).unwrap();
+    world.block_on(api.delete("own", &DeleteParams::default())).unwrap();
+}
+
+fn plugins_and_secrets_are_held(world: &World, deployed: &Deployed) {
+    let (api, post) = (deployed.api(PLUGIN, None), PostParams::default());
+    let create = |name: &str, metadata: &Value, spec: Value| {
+        world.block_on(api.create(&post, &parsed(&plugin(name, metadata, &spec))))
+    };
+    let policy = "mortise-host-plugins";
+    refused(policy, create("unnamed", &json!({}), json!({})));
+    let why = refused(policy, create("rich", &of_host("a"), json!({"serviceAccountName": "admin"})));
+    assert!(why.contains("people name the ServiceAccount of a Plugin, not the host: rich"), "{why}");
+    let theirs = world.api(PLUGIN.0, PLUGIN.1, None);
+    world.block_on(theirs.create(&post, &parsed(&plugin("of-a-person", &json!({}), &json!({}))))).unwrap();
+    refused(policy, world.block_on(api.delete("of-a-person", &DeleteParams::default())));
+
+    let secrets = deployed.api(("v1", "Secret"), Some(HOST_NAMESPACE));
+    for (name, type_) in [("another", "Opaque"), ("mortise-webhook-ca", "kubernetes.io/service-account-token")] {
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let created = world.block_on(secrets.create(&dry_run, &parsed(&secret(name, type_))));
+        refused("mortise-host-secrets", created);
+    }
+}
+
+#[test]
+fn l4_the_policies_of_deploy_let_the_host_serve_and_hold_it_to_what_has_its_labels() {
+    let mut world = World::new("deploy");
+    let deployed = Deployed::new(&world);
+    world.kubectl(&["rollout", "status", "deployment/mortise", "-n", HOST_NAMESPACE, "--timeout=60s"]);
+    let allowed =
+        ["get", "poddisruptionbudget/mortise", "-n", HOST_NAMESPACE, "-o", "jsonpath={.status.disruptionsAllowed}"];
+    world.until("a drain may evict the only replica", || (world.kubectl(&allowed) == "1").then_some(()));
+
+    serve_admitting(&mut world, &deployed);
+    definitions_are_held(&world, &deployed);
+    webhooks_are_held(&world, &deployed);
+    plugins_and_secrets_are_held(&world, &deployed);
+    let checked = ["get", "validatingadmissionpolicies", "-o", "jsonpath={.items[*].status.typeChecking}"];
+    let warnings = world.kubectl(&checked);
+    assert!(!warnings.contains("expressionWarnings"), "{warnings}");
+
+    // The host updates and deletes what is its own.
+    world.withdraw("admitting");
+    world.until("the host has deleted the webhooks of the plugin", || {
+        let left =
+            world.kubectl(&["get", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-o", "name"]);
+        (!left.contains("admitting")).then_some(())
+    });
+    for what in ["crd", "validatingwebhookconfigurations", "plugins"] {
+        world.kubectl(&["delete", what, "-l", OF_A_TEST]);
+    }
+    world.kill_host();
+    deployed.remove(&world);
+}
+
+#[test]
+fn x7_the_lease_of_the_deployed_host_has_the_priority_level_of_leader_election() {
+    let mut world = World::new("deploy-lease");
+    let deployed = Deployed::new(&world);
+    let schema = ["get", "flowschema/mortise-leader-election", "-o"];
+    let uid = world.kubectl(&[&schema[..], &["jsonpath={.metadata.uid}"]].concat());
+    assert!(!uid.is_empty());
+    world.start_host_with(&deployed.kubeconfig, &["--leader-elect", "--require-service-account"]);
+    world.until("the host leads", || {
+        let holder = ["get", "lease/mortise", "-n", HOST_NAMESPACE, "-o", "jsonpath={.spec.holderIdentity}"];
+        (!world.plane.kubectl_output(&holder).ok()?.is_empty()).then_some(())
+    });
+    let schema_of = |path: &str| {
+        let request = http::Request::get(path).body(kube::client::Body::empty()).unwrap();
+        let response = world.block_on(deployed.client.send(request)).unwrap();
+        response.headers()["x-kubernetes-pf-flowschema-uid"].to_str().unwrap().to_owned()
+    };
+    let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{HOST_NAMESPACE}/leases/mortise");
+    world.until("requests of the Lease are in the schema", || (schema_of(&lease) == uid).then_some(()));
+    assert_ne!(schema_of(&format!("/api/v1/namespaces/{HOST_NAMESPACE}/configmaps")), uid);
+    world.kill_host();
+    deployed.remove(&world);
+}
