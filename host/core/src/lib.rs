@@ -61,6 +61,7 @@ pub mod time;
 mod token_bucket;
 pub mod view;
 pub mod watch;
+pub mod watch_stream;
 pub mod webhook;
 pub mod well_known;
 pub mod workqueue;

@@ -267,6 +267,21 @@ pub fn cut(message: &str) -> String {
     MESSAGE.own(message.chars().take(head).chain(GAP.chars()).chain(message.chars().skip(chars - tail)).collect())
 }
 
+/// An error and its sources, in one line and without repetitions.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = error.source();
+    }
+    cut(&text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

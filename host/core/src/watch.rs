@@ -1,4 +1,5 @@
-//! The events of the watch of one kind: lists, changes, bookmarks and failures.
+//! The events of the watch of one kind: lists, changes, bookmarks and failures. `watch_stream.rs` decodes them from
+//! bytes.
 
 use thiserror::Error;
 

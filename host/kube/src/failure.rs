@@ -7,7 +7,7 @@ use std::error::Error as _;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use mortise_core::crd::CrdError;
-use mortise_core::response::{Refused, bounded_ms, cut};
+use mortise_core::response::{Refused, bounded_ms, chain, cut};
 use mortise_core::watch::WatchError;
 use mortise_core::write::{WriteError, WriteErrorClass};
 
@@ -150,21 +150,6 @@ fn credentials_not_accepted(message: &str) -> String {
         "the host's credentials were not accepted ({message}): its token or certificate has expired or is of another \
          cluster; renew those of the kubeconfig, or the pod's ServiceAccount token"
     )
-}
-
-/// An error and its sources, in one line and without repetitions.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        source = error.source();
-    }
-    cut(&text)
 }
 
 #[cfg(test)]

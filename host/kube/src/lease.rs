@@ -252,7 +252,7 @@ impl Part {
 }
 
 fn parse(json: &[u8]) -> Result<Lease, Failure> {
-    Lease::parse(json).map_err(|error| Failure::Lost(crate::failure::chain(&error)))
+    Lease::parse(json).map_err(|error| Failure::Lost(mortise_core::response::chain(&error)))
 }
 
 /// The holder of a Lease.

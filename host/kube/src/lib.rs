@@ -14,7 +14,6 @@ pub mod crd;
 pub mod discovery;
 pub mod execute;
 mod failure;
-mod frames;
 mod generated;
 pub mod lease;
 mod limiter;

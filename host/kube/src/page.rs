@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use mortise_core::object::{Kind, ResourceVersion};
+use mortise_core::watch_stream;
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -35,9 +36,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(kind: &Kind, body: &'a [u8]) -> Resul
 }
 
 pub(crate) fn version(kind: &Kind, text: &str) -> Result<ResourceVersion, Failure> {
-    text.parse()
-        .map(ResourceVersion)
-        .map_err(|_| Failure::Lost(format!("{kind} has the resourceVersion {text:?}; only numbers can be compared")))
+    watch_stream::version(kind, text).map_err(Failure::Lost)
 }
 
 /// The objects of a page that replaces one of so many which exceeded a response's bound, as five hundred of the largest do.

@@ -13,7 +13,6 @@
 //! ```
 //! A list that breaks off begins again with another `Listing`; its objects so far remain.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,10 +21,9 @@ use http::Method;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
-use mortise_core::response::Refused;
 use mortise_core::scope::Slice;
 use mortise_core::watch::{WatchError, WatchEvent};
-use serde::Deserialize;
+use mortise_core::watch_stream::{self, Decoded, Decoder, End};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
@@ -33,8 +31,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::audit::newest_version;
 use crate::client::{ApiServer, READ_TIMEOUT, request};
 use crate::discovery::{Resource, escape};
-use crate::failure::{Failure, chain};
-use crate::frames::{FrameKind, Line, Lines, MAX_LINE_BYTES, split};
+use crate::failure::Failure;
 use crate::page;
 use crate::retry::{Obstacle, Retry, random};
 use crate::traffic::Class;
@@ -64,8 +61,6 @@ const SOON_AFTER_LIST: Duration = Duration::from_secs(10);
 /// The objects of a list are sent as one event once their JSON text has this size: some ten small objects, for each of which
 /// the receiver takes a few microseconds.
 const LISTED_BYTES: usize = 8 << 10;
-/// The annotation of the bookmark that ends a streaming list.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// The objects to watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -143,6 +138,16 @@ impl From<Failure> for Stop {
     }
 }
 
+impl From<End> for Stop {
+    fn from(end: End) -> Self {
+        match end {
+            End::Refused(refused) if refused.is_expired() => Self::Expired(refused.message),
+            End::Refused(refused) => Self::Broken(Failure::Response(refused)),
+            End::Unreadable(why) => Self::Broken(Failure::Lost(why)),
+        }
+    }
+}
+
 enum Never {}
 
 struct Watch<T, F> {
@@ -183,22 +188,6 @@ struct Stream {
     class: Class,
     since: Instant,
     bytes: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Bookmark<'a> {
-    #[serde(borrow)]
-    metadata: BookmarkMetadata<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct BookmarkMetadata<'a> {
-    #[serde(borrow)]
-    resource_version: Cow<'a, str>,
-    #[serde(borrow, default)]
-    annotations: Option<std::collections::BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
 }
 
 impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
@@ -300,7 +289,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                 self.begin_list(resource).await?;
             }
             for item in page.items.unwrap_or_default() {
-                match self.decode(item.get().as_bytes()) {
+                match watch_stream::object(&self.objects.kind, item.get().as_bytes(), &mut self.interner) {
                     Ok(object) => self.listed(object).await?,
                     Err(message) => self.send(WatchEvent::Undecodable { message }).await?,
                 }
@@ -340,16 +329,20 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     }
 
     /// Sends the events of a stream until it ends.
-    async fn follow(&mut self, mut body: Body, mut listing: bool) -> Result<Never, Stop> {
-        let mut lines = Lines::default();
+    async fn follow(&mut self, mut body: Body, listing: bool) -> Result<Never, Stop> {
+        let mut decoder = Decoder::new(self.objects.kind.clone(), listing);
         loop {
-            while let Some(line) = lines.pop() {
-                match line {
-                    Line::Whole(line) => self.frame(&line, &mut listing).await?,
-                    Line::TooLong { start } => self.too_long(&start).await?,
+            while let Some(decoded) = decoder.next(&mut self.interner)? {
+                match decoded {
+                    Decoded::Listed(object) => self.listed(object).await?,
+                    Decoded::Event(event) => {
+                        self.advance(&event, decoder.is_listing());
+                        self.send(event).await?;
+                    }
                 }
             }
             self.send_listed().await?;
+            let listing = decoder.is_listing();
             let silence = if listing { LIST_SILENCE } else { self.idle };
             match timeout(silence, body.frame()).await {
                 Ok(Some(Ok(frame))) => {
@@ -357,7 +350,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
                         if let Some(stream) = self.stream.as_mut().filter(|_| !listing) {
                             stream.bytes += data.len() as u64;
                         }
-                        lines.push(data);
+                        decoder.push(data);
                     }
                 }
                 Ok(Some(Err(error))) => return Err(Stop::Broken(Failure::of_client(&error))),
@@ -371,67 +364,19 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         }
     }
 
-    async fn frame(&mut self, line: &[u8], listing: &mut bool) -> Result<(), Stop> {
-        let Some((kind, text)) = split(line) else {
-            let start = String::from_utf8_lossy(&line[..line.len().min(100)]).into_owned();
-            return Err(Stop::Broken(Failure::Lost(format!("a line is not a frame of a watch: {start}"))));
-        };
-        match kind {
-            FrameKind::Bookmark => return self.bookmark(text, listing).await,
-            FrameKind::Error => {
-                let refused = Refused::from_status(text).unwrap_or_default();
-                return Err(if refused.is_expired() {
-                    Stop::Expired(refused.message)
-                } else {
-                    Stop::Broken(Failure::Response(refused))
-                });
+    /// Notes up to where an event of a stream brings the watch. Within a list nothing does.
+    fn advance(&mut self, event: &WatchEvent, is_listing: bool) {
+        match event {
+            WatchEvent::ListDone(version) => {
+                self.stream.iter_mut().for_each(|stream| stream.since = Instant::now());
+                self.position = Some(*version);
             }
-            FrameKind::Added | FrameKind::Modified | FrameKind::Deleted => {}
-        }
-        let object = match self.decode(text) {
-            Ok(object) if *listing && kind != FrameKind::Deleted => return self.listed(object).await,
-            Ok(object) => Box::new(object),
-            Err(message) => return self.send(WatchEvent::Undecodable { message }).await,
-        };
-        if !*listing {
-            self.position = Some(object.resource_version);
-        }
-        let event = match kind {
-            FrameKind::Deleted => WatchEvent::Deleted(object),
-            _ => WatchEvent::Applied(object),
-        };
-        self.send(event).await
-    }
-
-    async fn bookmark(&mut self, text: &[u8], listing: &mut bool) -> Result<(), Stop> {
-        let bookmark: Bookmark<'_> = serde_json::from_slice(text)
-            .map_err(|error| Stop::Broken(Failure::Lost(format!("a bookmark cannot be read: {error}"))))?;
-        let version = page::version(&self.objects.kind, &bookmark.metadata.resource_version)?;
-        if *listing {
-            let ends = bookmark.metadata.annotations.is_some_and(|all| all.contains_key(INITIAL_EVENTS_END));
-            if !ends {
-                return Ok(());
+            WatchEvent::Progress(version) => self.position = Some(*version),
+            WatchEvent::Applied(object) | WatchEvent::Deleted(object) if !is_listing => {
+                self.position = Some(object.resource_version);
             }
-            *listing = false;
-            self.stream.iter_mut().for_each(|stream| stream.since = Instant::now());
-            self.position = Some(version);
-            return self.send(WatchEvent::ListDone(version)).await;
+            _ => {}
         }
-        self.position = Some(version);
-        self.send(WatchEvent::Progress(version)).await
-    }
-
-    async fn too_long(&mut self, start: &[u8]) -> Result<(), Stop> {
-        let start = String::from_utf8_lossy(start);
-        let message = format!(
-            "an object of {} is larger than {MAX_LINE_BYTES} bytes and is not in the view; it begins {start}",
-            self.objects.kind
-        );
-        self.send(WatchEvent::Undecodable { message }).await
-    }
-
-    fn decode(&mut self, text: &[u8]) -> Result<Object, String> {
-        Object::decode_as(&self.objects.kind, text, &mut self.interner).map_err(|error| chain(&error))
     }
 
     async fn listed(&mut self, object: Object) -> Result<(), Stop> {

@@ -81,7 +81,7 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let text = std::str::from_utf8(bytes).map_err(|source| DecodeError::NotUtf8 { source })?.trim_ascii();
-        let header = serde_json::from_str(text).map_err(|source| diagnose(text, source))?;
+        let header = Header::read(text).map_err(|source| diagnose(text, source))?;
         Ok(Self { text, header })
     }
 

@@ -3,8 +3,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -33,10 +35,34 @@ pub(super) struct Header<'a> {
     pub(super) api_version: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) kind: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "object")]
     pub(super) metadata: Metadata<'a>,
     #[serde(borrow)]
     pub(super) status: Option<&'a RawValue>,
+}
+
+impl<'a> Header<'a> {
+    pub(super) fn read(text: &'a str) -> Result<Self, serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let header = object(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(header)
+    }
+}
+
+/// A struct of a JSON object. By itself serde takes a list of its fields too, from which nothing can be cut.
+fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    struct Reader<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+        type Value = T;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+    deserializer.deserialize_map(Reader(PhantomData))
 }
 
 #[derive(Deserialize, Default)]

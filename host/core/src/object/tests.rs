@@ -324,6 +324,17 @@ fn damaged_text_never_makes_the_decoder_panic() {
 }
 
 #[test]
+fn a_list_of_an_objects_fields_is_not_an_object() {
+    let metadata = r#"["a","ns","u","1",null,null,{},{},[],[]]"#;
+    for text in [
+        format!(r#"["v1","Pod",{metadata},null]"#),
+        format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata}}}"#),
+    ] {
+        assert!(error(&text).starts_with("cannot decode "), "{}", error(&text));
+    }
+}
+
+#[test]
 fn the_content_hash_changes_with_everything_but_the_version() {
     let pod = Sample::pod("a", "b").version(9);
     assert_eq!(pod.build().content_hash(), Sample::pod("a", "b").version(12345).build().content_hash());

@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+use mortise_core::watch_stream::INITIAL_EVENTS_END;
+
 use super::*;
 use crate::testing::serve;
 

@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 
 /// Longest line. etcd accepts requests of up to 1.5 MiB, and JSON is longer than what etcd stores; no Kubernetes object is five
 /// times as long.
-pub(crate) const MAX_LINE_BYTES: usize = 8 << 20;
+pub(super) const MAX_LINE_BYTES: usize = 8 << 20;
 
 /// One line of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Line {
+pub(super) enum Line {
     /// A line without its end.
     Whole(Bytes),
     /// A line longer than the limit, which was skipped.
@@ -23,7 +23,7 @@ pub(crate) enum Line {
 
 /// Cuts a stream into lines.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(super) struct Lines {
     /// The unread rest of the newest chunk.
     chunk: Bytes,
     /// The beginning of an incomplete line.
@@ -37,7 +37,7 @@ const START_BYTES: usize = 512;
 
 impl Lines {
     /// Adds the next chunk. Every line of the previous one must be popped first.
-    pub(crate) fn push(&mut self, chunk: Bytes) {
+    pub(super) fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
         } else {
@@ -47,7 +47,7 @@ impl Lines {
     }
 
     /// The next complete line; None when more bytes are needed.
-    pub(crate) fn pop(&mut self) -> Option<Line> {
+    pub(super) fn pop(&mut self) -> Option<Line> {
         let Some(end) = memchr::memchr(b'\n', &self.chunk) else {
             self.keep_for_later();
             return None;
@@ -89,7 +89,7 @@ impl Lines {
 
 /// The type of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FrameKind {
+pub(super) enum FrameKind {
     Added,
     Modified,
     Deleted,
@@ -112,7 +112,7 @@ impl FrameKind {
 
 /// Finds a line's type and object. The API server writes them in this order and without blanks, so the object is found
 /// without parsing it; other servers may write any valid JSON.
-pub(crate) fn split(line: &[u8]) -> Option<(FrameKind, &[u8])> {
+pub(super) fn split(line: &[u8]) -> Option<(FrameKind, &[u8])> {
     split_as_written(line).or_else(|| split_any_form(line))
 }
 
@@ -124,7 +124,7 @@ fn split_as_written(line: &[u8]) -> Option<(FrameKind, &[u8])> {
     Some((kind, object))
 }
 
-fn split_any_form(line: &[u8]) -> Option<(FrameKind, &[u8])> {
+pub(super) fn split_any_form(line: &[u8]) -> Option<(FrameKind, &[u8])> {
     #[derive(Deserialize)]
     struct Frame<'a> {
         r#type: &'a str,
