@@ -17,6 +17,8 @@ const HOST_FIELDS: [&str; 9] = [
     "deletionTimestamp",
     "finalizers",
 ];
+/// Members of a pointer in a JSON patch: no object is nested deeper, since parsers of JSON stop there.
+const MAX_POINTER_MEMBERS: usize = 128;
 /// Metadata that a patch may change.
 const PATCHABLE: [&str; 2] = ["labels", "annotations"];
 
@@ -84,6 +86,10 @@ pub(super) fn check_operations(patch: &Value, is_secret: bool) -> Result<(), Str
         };
         if is_secret && matches!(op, "copy" | "move") {
             return Err(format!("operation {at}: values of a Secret are not copied or moved, some are for no plugin"));
+        }
+        let all = [Some(path), operation["from"].as_str()];
+        if all.into_iter().flatten().any(|pointer| pointer.matches('/').count() > MAX_POINTER_MEMBERS) {
+            return Err(format!("operation {at}: a pointer has at most {MAX_POINTER_MEMBERS} members"));
         }
         let from = operation["from"].as_str().filter(|_| op == "move");
         for path in [Some(path), from].into_iter().flatten().filter(|_| op != "test") {

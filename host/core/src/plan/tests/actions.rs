@@ -289,3 +289,28 @@ fn g9_an_action_says_nothing_about_an_object_that_the_plugin_may_not_read() {
     let message = refusal(&spec, &Outcome { actions: vec![action], ..Outcome::default() });
     assert!(message.contains("the plugin's ServiceAccount may not read it there"), "{message}");
 }
+
+/// Forty copies of an object into itself have a trillion times its bytes, and twenty of a chain into its end are nested a
+/// million times, which no stack of a thread holds.
+#[test]
+fn a_patch_that_multiplies_its_object_is_sent_and_not_carried_out_by_the_host() {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u", "resourceVersion": "3"},
+        "a": {"b": "text"}});
+    let snapshot = Snapshot::of(&[Kind::new("v1", "Node")], [decode(node)]);
+    let wide = (0..40).map(|at| json!({"op": "copy", "from": "/a", "path": format!("/a/{at}")}));
+    let deep = (0..20).map(
+        |at| json!({"op": "move", "from": format!("/a{at}"), "path": format!("/a{}", "/a".repeat(1 << at.min(6)))}),
+    );
+    for body in [Value::from_iter(wide), Value::from_iter(deep)] {
+        let node = ObjectRef { kind: Kind::new("v1", "Node"), name: Name::new("", "n") };
+        let actions = vec![patch_of(node, PatchKind::Json, &body, None)];
+        let prepared = prepare(&spec(), &primary(), &Outcome { actions, ..Outcome::default() }, None).unwrap();
+        let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
+        let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN };
+        let diff = diff_actions(&prepared.actions, &spec(), MANAGER, &snapshot, memory, 0);
+        let [WriteOp::Patch { body: patch, .. }] = diff.changes.as_slice() else { panic!("{diff:?}") };
+        assert_eq!(**patch, body.to_string());
+    }
+    let nested = json!([{"op": "add", "path": "/a".repeat(129), "value": 1}]);
+    refused(patch_of(deployment(), PatchKind::Json, &nested, None), "operation 0: a pointer has at most 128 members");
+}
