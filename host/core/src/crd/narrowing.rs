@@ -4,6 +4,8 @@
 //! A change that cannot be compared (another pattern, another `anyOf`) counts as narrowing: a person can correct a
 //! refusal, and nobody can restore pruned data.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::conversion;
@@ -165,15 +167,16 @@ impl Walk<'_> {
         match (old["enum"].as_array(), new["enum"].as_array()) {
             (None, Some(_)) => self.report("enum is new"),
             (Some(old), Some(new)) => {
-                for value in old.iter().filter(|value| !new.contains(value)) {
+                let new: BTreeSet<String> = new.iter().map(Value::to_string).collect();
+                for value in old.iter().map(Value::to_string).filter(|value| !new.contains(value)) {
                     self.report(&format!("enum no longer has {value}"));
                 }
             }
             _ => {}
         }
         let [old, new] = [old, new].map(|schema| list(&schema["x-kubernetes-validations"]));
-        let old_rules: Vec<&str> = old.iter().map(|rule| text(rule, "rule")).collect();
-        for rule in new.iter().map(|rule| text(rule, "rule")).filter(|rule| !old_rules.contains(rule)) {
+        let old_rules: BTreeSet<&str> = old.iter().map(|rule| text(rule, "rule")).collect();
+        for rule in new.iter().map(|rule| text(rule, "rule")).filter(|rule| !old_rules.contains(*rule)) {
             self.report(&format!("the validation rule {rule:?} is new"));
         }
     }
@@ -197,8 +200,10 @@ impl Walk<'_> {
         for key in new_properties.keys().filter(|key| was_open && !old_properties.contains_key(*key)) {
             self.report_within(&format!(".{key}"), "the property gets a schema where anything was accepted");
         }
-        let old_required = list(&old["required"]);
-        for key in list(&new["required"]).iter().filter(|key| !old_required.contains(key)).filter_map(Value::as_str) {
+        let [was_required, required] =
+            [old, new].map(|schema| list(&schema["required"]).iter().filter_map(Value::as_str));
+        let was_required: BTreeSet<&str> = was_required.collect();
+        for key in required.filter(|key| !was_required.contains(key)) {
             // The API server fills in the default when it reads a stored object.
             if new["properties"][key]["default"].is_null() {
                 self.report_within(&format!(".{key}"), "the property becomes required");

@@ -14,6 +14,7 @@ use super::predicate::{Predicate, RawSelection};
 use super::protected::{is_builtin_group, not_for_reconciling};
 use super::writes::WriteRule;
 use crate::kind_pattern::KindPattern;
+use crate::limits::MAX_KINDS;
 use crate::object::{Kind, Object};
 use crate::refusal::Refusal;
 use crate::scope::Scope;
@@ -205,6 +206,9 @@ pub(super) fn parse(
         return Err(Refusal::new("ProtectedGroup", message));
     }
     let selection = Predicate::parse(&format!("{place}.where"), raw.r#where)?;
+    // Their entries are compared with each other.
+    at_most(&format!("{place}.owns"), raw.owns.len(), MAX_KINDS)?;
+    at_most(&format!("{place}.reads"), raw.reads.len(), MAX_KINDS + MAX_PATTERNS)?;
     let owns = owned::parse(&place, &primary, &raw.owns)?;
     let (reads, patterns) = read_kinds(&place, &raw.reads)?;
     let concurrency = raw.concurrency.unwrap_or(DEFAULT_CONCURRENCY);

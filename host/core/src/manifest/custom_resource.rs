@@ -11,6 +11,7 @@ use super::protected::{is_builtin_group, is_of_kubernetes};
 use crate::kind_pattern::is_label;
 use crate::object::Kind;
 use crate::refusal::Refusal;
+use crate::well_known::GROUP;
 
 /// A CRD that a manifest brings.
 #[derive(Clone, PartialEq, Debug)]
@@ -71,6 +72,9 @@ const APPROVAL: &str = "api-approved.kubernetes.io";
 
 fn protected_group(crd: &RawCrd) -> Option<String> {
     let group = &crd.spec.group;
+    if group == GROUP {
+        return Some(format!("the group {GROUP:?} belongs to the host"));
+    }
     if is_builtin_group(group) {
         return Some(format!("the group {group:?} belongs to Kubernetes; use a group in a domain of your own"));
     }
@@ -86,6 +90,9 @@ fn protected_group(crd: &RawCrd) -> Option<String> {
 pub(super) fn parse(index: usize, body: &str) -> Result<CustomResource, Refusal> {
     let place = format!("customResources[{index}]");
     let crd: RawCrd = serde_json::from_str(body).or_else(|error| refuse(format!("{place}: {error}")))?;
+    if !body.starts_with('{') {
+        return refuse(format!("{place}: it is not a JSON object"));
+    }
     if crd.kind != "CustomResourceDefinition" {
         return refuse(format!("{place}: its kind is {:?}, expected CustomResourceDefinition", crd.kind));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::place::{at_most, refuse};
+use super::place::{MAX_ENTRIES, at_most, refuse};
 use crate::http::{Method, Origin};
 use crate::object::is_object_name;
 use crate::refusal::Refusal;
@@ -42,6 +42,7 @@ pub fn rule_of<'a>(rules: &'a [HttpRule], origin: &Origin) -> Option<&'a HttpRul
 
 /// Merges the entries of one origin: several controllers of a plugin may each bring theirs.
 pub(super) fn parse(raw: Vec<RawHttp>) -> Result<Vec<HttpRule>, Refusal> {
+    at_most("http", raw.len(), MAX_ENTRIES)?;
     let mut rules: Vec<HttpRule> = Vec::new();
     for (index, entry) in raw.into_iter().enumerate() {
         let next = rule(&format!("http[{index}]"), entry)?;

@@ -15,6 +15,9 @@ pub(super) struct RawKind {
     pub(super) kind: String,
 }
 
+/// Entries of `writes` and of `http`, which are compared with each other: sixteen for each of the most controllers.
+pub(super) const MAX_ENTRIES: usize = 1_024;
+
 pub(super) fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::new("InvalidManifest", format!("the manifest is not valid: {}", message.into())))
 }

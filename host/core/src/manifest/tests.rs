@@ -397,6 +397,10 @@ fn no_plugin_reconciles_owns_or_writes_the_hosts_own_kinds() {
     let plugin = json!({"apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin"});
     let own = refusal(&with("/controllers/0/for", plugin.clone()));
     assert_eq!(own.reason, "ProtectedGroup", "{}", own.message);
+    let mut brought = manifest()["customResources"][0].clone();
+    brought["metadata"]["name"] = json!("podsets.mortise.dev");
+    brought["spec"]["group"] = json!("mortise.dev");
+    assert_eq!(refusal(&with("/customResources/0", brought)).reason, "ProtectedGroup");
     let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"});
     for kind in [plugin, crd, json!({"apiVersion": "v1", "kind": "Event"})] {
         let mut write = kind.clone();
@@ -574,4 +578,19 @@ fn an_entry_of_reads_may_be_a_pattern_of_kinds_and_no_other_may() {
         ("/controllers/0/for", pattern("example.com/v1"), "only `reads` may have patterns"),
         ("/controllers/0/reads", most(33), "controllers[0].reads: patterns: there are 33, one plugin may have 32"),
     ]);
+}
+
+#[test]
+fn lists_whose_entries_are_compared_with_each_other_have_bounds_before_that() {
+    let kind = |at: usize| json!({"apiVersion": "example.com/v1", "kind": format!("Kind{at}")});
+    let write = |at: usize| json!({"apiVersion": "example.com/v1", "kind": format!("Kind{at}"), "verbs": ["patch"]});
+    let http = |at: usize| json!({"origin": format!("https://{at}.example.com"), "methods": ["GET"]});
+    let list = |entry: &dyn Fn(usize) -> Value, count: usize| Value::from_iter((0..count).map(entry));
+    invalid([
+        ("/controllers/0/owns", list(&kind, 129), "controllers[0].owns: there are 129, one plugin may have 128"),
+        ("/controllers/0/reads", list(&kind, 161), "controllers[0].reads: there are 161, one plugin may have 160"),
+        ("/writes", list(&write, 1_025), "writes: there are 1025, one plugin may have 1024"),
+        ("/http", list(&http, 1_025), "http: there are 1025, one plugin may have 1024"),
+    ]);
+    assert_eq!(Manifest::parse(&with("/writes", list(&write, 1_024)).to_string()).unwrap().writes.len(), 1_024);
 }

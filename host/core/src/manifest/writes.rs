@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::place::{kind_at, refuse};
+use super::place::{MAX_ENTRIES, at_most, kind_at, refuse};
 use super::protected::not_for_plugins;
 use crate::object::Kind;
 use crate::refusal::Refusal;
@@ -78,6 +78,7 @@ pub fn allows_subresource(rules: &[WriteRule], kind: &Kind, subresource: &str) -
 
 /// Merges the entries of one kind: several controllers of a plugin may each bring theirs.
 pub(super) fn parse(raw: Vec<RawWrite>) -> Result<Vec<WriteRule>, Refusal> {
+    at_most("writes", raw.len(), MAX_ENTRIES)?;
     let mut rules: Vec<WriteRule> = Vec::new();
     for (index, write) in raw.into_iter().enumerate() {
         let next = rule(&format!("writes[{index}]"), write)?;
