@@ -6,6 +6,7 @@ mod control_plane;
 mod demo;
 mod deny;
 mod dev;
+mod fuzz;
 mod generated;
 mod guests;
 mod kubernetes_documents;
@@ -44,6 +45,10 @@ Commands:
                      that need these are named and left out.
   guests             Build the plugins to target/plugins/NAME.wasm, and the tests' guests to target/test-guests.
   bench [ARGS...]    Measure. ARGS are the benchmark's; `cargo xtask bench --help` lists them.
+  fuzz TARGET [--seconds N]
+                     Look for inputs that break a promise of what reads text of others, for a minute or N seconds: config-map,
+                     outcome, admission, watch or manifest. `fuzz TARGET FILE` runs one input, and `fuzz TARGET --minimise`
+                     replaces the corpus in git by the small inputs that reach most. See tests/fuzz/README.md.
   gen [--check]      Regenerate the generated parts of deploy/ and the local cluster's documents of Kubernetes; with
                      --check, fail when they differ.
   sbom [FILE]        Print the software bill of materials of the binary mortise as CycloneDX 1.6 JSON, or write it to FILE.
@@ -78,6 +83,7 @@ fn run(args: &[&str]) -> Result<ExitCode> {
         ["bench", rest @ ..] => {
             execute(checkout.cargo().args(["run", "--release", "--package", "mortise-bench", "--"]).args(rest))
         }
+        ["fuzz", options @ ..] if let Some((target, act)) = fuzz::options(options) => fuzz::run(&checkout, target, act),
         ["gen"] => generated::write(&checkout),
         ["gen", "--check"] => generated::check(&checkout),
         ["sbom"] => sbom::run(&checkout, None),

@@ -12,7 +12,7 @@ use crate::checkout::{Checkout, execute, line, start};
 use crate::guests::{PLUGINS, TEST_GUESTS, target_dir};
 use crate::summary::{Line, Summary, Tests};
 use crate::terminal::{headline, time};
-use crate::{control_plane, deny, generated, guests};
+use crate::{control_plane, deny, fuzz, generated, guests};
 
 /// The package of the integration tests: tidy, scenarios, simulation, end to end. They need everything built first.
 const INTEGRATION: &str = "mortise-tests";
@@ -102,6 +102,7 @@ impl RunOn {
 enum Act {
     Check(fn(&Checkout) -> Result<()>),
     Tests(fn(&Checkout) -> Command),
+    Fuzz,
     Integration,
 }
 
@@ -125,6 +126,7 @@ const STEPS: &[Step] = &[
     step("plugins", "native tests of the plugins", &[], Act::Tests(plugins)),
     step("stories", "stories of the plugins", &["guests", "host"], Act::Check(stories)),
     step("integration", "integration tests", BUILT, Act::Integration),
+    step("fuzz", "fuzz targets, a minute each", &[], Act::Fuzz),
 ];
 
 /// The steps that build what tests run.
@@ -151,6 +153,7 @@ pub(crate) fn run(checkout: &Checkout, filter: Option<&str>, extent: Extent, run
                 suite.step(step, step.name, || run_tests(command(checkout).envs(run_on.variables()).args(arguments)));
             }
             Act::Integration => suite.integration(step, tests),
+            Act::Fuzz => suite.step(step, step.name, || Outcome::of_targets(fuzz::run_all(checkout))),
         }
     }
     print!("\n{}{}", skipped_text(run_on.skipped()), suite.summary.text(began.elapsed()));
@@ -186,6 +189,18 @@ struct Outcome {
 impl Outcome {
     fn of_check(result: Result<()>) -> Self {
         Self { tests: None, error: result.err().map(|error| format!("{error:#}")) }
+    }
+
+    fn of_targets(result: Result<Tests>) -> Self {
+        match result {
+            Ok(tests) if tests.failed == 0 => Self { tests: Some(tests), error: None },
+            Ok(tests) => {
+                let error =
+                    format!("{} of {} targets failed; target/fuzz/failures has the inputs", tests.failed, tests.ran());
+                Self { tests: Some(tests), error: Some(error) }
+            }
+            Err(error) => Self::failed(format!("{error:#}")),
+        }
     }
 
     fn failed(error: impl Into<String>) -> Self {
