@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_text_with_more_values_than_the_bound_is_not_read_whatever_its_strings_say() {
         let list = |value: &str, count: usize| format!("[{}]", vec![value; count].join(","));
-        for value in ["0", "[]", "{}", " [ ] ", r#"",[{\",""#, r#""\\""#] {
+        for value in [" [ ] ", "{}", r#"",[{\",""#] {
             assert_eq!(too_wide(list(value, MAX_VALUES - 1).as_bytes()), None, "{value}");
             let why = too_wide(list(value, MAX_VALUES).as_bytes()).expect(value);
             assert_eq!(why, "it has 1048577 values, and mortise reads 1048576", "{value}");

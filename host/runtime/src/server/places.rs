@@ -19,7 +19,8 @@ pub(crate) const MAX_OF_PEER: usize = 96;
 /// Accepted connections that wait for a place, each an open file and nothing else. Beyond, the peer with the most loses
 /// its oldest one. Three listeners with all of theirs take 1,920 files; a process may have 4,096 or more.
 const MAX_WAITING: usize = 512;
-/// Those of one peer: with its places as many requests at once as an API server has in flight by default, 400.
+/// Those of one peer: with its places more than the 200 requests that an API server has in flight by default that change
+/// something, and than the 400 others, whose objects may be converted.
 const MAX_WAITING_OF_PEER: usize = 384;
 /// Clients give up about as early.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);

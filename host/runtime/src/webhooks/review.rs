@@ -13,6 +13,7 @@ use mortise_core::limits::CallLimits;
 use mortise_core::webhook::{Purpose, Subject, at_path};
 use mortise_wasm::plugin::{Completion, Plugin};
 use mortise_wasm::workers::{Job, QueueFull, Submitter, WebhookCall, Work};
+use serde_json::json as object;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
@@ -59,11 +60,7 @@ impl Reviewer {
             return text(StatusCode::METHOD_NOT_ALLOWED, "a webhook request is a POST");
         }
         match subject {
-            Subject::Admission(_) if self.only_verified && !request.is_verified() => {
-                let why = "this host reviews objects only for a client certificate of --webhook-client-ca; the API \
-                           server's has to be in the kubeconfig of its AdmissionConfiguration";
-                text(StatusCode::UNAUTHORIZED, why)
-            }
+            Subject::Admission(_) if self.only_verified && !request.is_verified() => unverified(),
             Subject::Admission(purpose) => {
                 let Some(route) = self.webhooks.route(name) else { return unserved(name, "answer") };
                 match self.permit(name, &path, &request, request.body_bytes()) {
@@ -183,6 +180,18 @@ impl Reviewer {
             Err((code, why)) => review.unavailable(code, &why),
         })
     }
+}
+
+/// The response to a review without a client certificate. Of a 401 the API server shows the message only if the body is a
+/// Status.
+fn unverified() -> Response {
+    let message = "mortise reviews objects only for a client certificate of --webhook-client-ca; the API server's has to be \
+                   in the kubeconfig that its AdmissionConfiguration names";
+    let status = object!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 401, "reason": "Unauthorized",
+        "message": message,
+    });
+    response(StatusCode::UNAUTHORIZED, "application/json", status.to_string())
 }
 
 /// The response when the plugin has no such webhook. The API server applies the failurePolicy, and shows the text of this

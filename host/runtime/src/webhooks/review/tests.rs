@@ -49,6 +49,7 @@ async fn with_an_authority_of_clients_admission_needs_a_certificate_and_conversi
     for path in ["/mutate/podset", "/validate/podset"] {
         let response = response(&address, path).await;
         assert!(response.starts_with("HTTP/1.1 401 ") && response.contains("--webhook-client-ca"), "{response}");
+        assert!(response.contains(r#""kind":"Status""#), "the API server shows its message: {response}");
     }
     let response = response(&address, "/convert/podset").await;
     assert!(response.contains("does not convert yet"), "{response}");
