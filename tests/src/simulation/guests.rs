@@ -509,8 +509,8 @@ fn scripted_action(action: &Value, view: &mut View) -> Action {
 
 /// The configuration is the outcome: `children`, `actions`, `status`, `conditions`, `events`, `requeueAfterMs`,
 /// `finalized`, or `failed`, `terminal`, `trap`; `deleted` is the outcome for an object that is being deleted.
-/// `readsTime` makes it read the time, `showsTime` puts it into the status, and with `flips` it wants its children only while it
-/// has none.
+/// `readsTime` makes it read the time, `showsTime` puts it into the status, with `flips` it wants its children only while it
+/// has none, and with `trapsOddly` it traps in every second second.
 fn scripted(object: &Value, view: &mut View) -> CallResult {
     let mut script: Value = serde_json::from_str(&view.config()).unwrap_or_default();
     if !object["metadata"]["deletionTimestamp"].is_null() {
@@ -552,6 +552,9 @@ fn scripted(object: &Value, view: &mut View) -> CallResult {
     }
     if script["readsTime"] == true {
         view.now_unix_ms();
+    }
+    if script["trapsOddly"] == true && view.now_unix_ms() / 1_000 % 2 == 1 {
+        return CallResult::Fault(GuestFault::Trap { message: "an odd second".to_owned(), detail: String::new() });
     }
     if script["showsTime"] == true {
         outcome.status = Some(json!({"at": view.now_unix_ms()}).to_string().into());

@@ -105,6 +105,22 @@ fn h22_conditions_and_events_that_differ_in_every_call_are_cut() {
 }
 
 #[test]
+fn h28_a_plugin_that_traps_now_and_then_is_called_and_reported_within_bounds() {
+    let mut world = scripted(&json!({"trapsOddly": true, "requeueAfterMs": 0, "status": {"phase": "up"}}));
+    world.log = Some(Vec::new());
+    let calls = world.calls;
+    let counts = writes_by_minute(&mut world, MINUTES, |_| {});
+    // That it is stalled, and that it is not: two writes in two seconds, as often as a breaker admits what a call wants.
+    assert!(counts.iter().all(|writes| (1..=65).contains(writes)), "{counts:?}");
+    let calls = (world.calls - calls) / MINUTES as u64;
+    assert!((10..=400).contains(&calls), "{calls} calls a minute: backoff begins anew after each success");
+    let log: Vec<String> = world.log.take().into_iter().flatten().collect();
+    let events = log.iter().filter(|line| line.starts_with("event ")).count();
+    let reports = log.iter().filter(|line| line.starts_with("report ")).count();
+    assert!(events <= 40 && reports <= 15 * MINUTES, "{events} Events and {reports} writes of the Plugin's status");
+}
+
+#[test]
 fn h24_h25_children_that_are_deleted_in_every_second_call_are_cut() {
     let child =
         |key: &str| json!({"key": key, "object": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}});
