@@ -3,7 +3,9 @@
 //! It reads the binary once, front to back, and must stay linear in its size. A component that passes may still fail to
 //! validate, compile or link.
 
+mod flow;
 mod functions;
+mod signatures;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +16,7 @@ use mortise_core::refusal::Refusal;
 use wasmparser::{Encoding, KnownCustom, Parser, Payload};
 
 use self::functions::CostBudget;
+use self::signatures::Signatures;
 use crate::limiter::{MAX_TABLE_ELEMENTS, MAX_TABLES, MAX_TABLES_PER_MODULE};
 
 /// Core modules and components inside a component, together. A Rust guest has 3 (itself and two shims), a Python guest
@@ -126,6 +129,8 @@ struct Walk {
     nested: u32,
     /// Tables of all modules together.
     tables: u64,
+    /// Of the current module.
+    signatures: Signatures,
     costs: CostBudget,
 }
 
@@ -144,6 +149,7 @@ impl Walk {
             open: Vec::new(),
             nested: 0,
             tables: 0,
+            signatures: Signatures::default(),
             costs: CostBudget::for_size(bytes.len()),
         }
     }
@@ -167,6 +173,9 @@ impl Walk {
                     self.scan.exports.push(export.map_err(unreadable)?.name.name.to_owned());
                 }
             }
+            Payload::TypeSection(section) => self.signatures.add_types(section).map_err(unreadable)?,
+            Payload::ImportSection(section) => self.signatures.add_imports(section).map_err(unreadable)?,
+            Payload::FunctionSection(section) => self.signatures.add_functions(section).map_err(unreadable)?,
             Payload::MemorySection(section) => {
                 for memory in section {
                     self.add_memory(&memory.map_err(unreadable)?)?;
@@ -181,7 +190,8 @@ impl Walk {
             Payload::DataSection(section) => self.scan.sizes.data_bytes += section.range().len() as u64,
             Payload::CodeSectionEntry(body) => {
                 self.scan.sizes.code_bytes += body.range().len() as u64;
-                self.costs.add(self.scan.sizes.functions, &body).map_err(|refusal| match refusal {
+                let number = self.scan.sizes.functions;
+                self.costs.add(number, &body, &mut self.signatures).map_err(|refusal| match refusal {
                     functions::Problem::Unreadable(error) => malformed(bytes, &error),
                     functions::Problem::TooCostly(message) => Refusal::new("TooCostlyToCompile", message),
                 })?;
@@ -202,6 +212,7 @@ impl Walk {
         }
         if encoding == Encoding::Module {
             self.scan.sizes.modules += 1;
+            self.signatures = Signatures::default();
         }
         self.open.push(encoding);
         let (reason, message) = if self.nested > MAX_NESTED {

@@ -153,6 +153,79 @@ fn h6_many_costly_functions_are_refused_together() {
     check(&wat(&format!("(component (core module {}))", function.repeat(11))), "TooCostlyToCompile", "together");
 }
 
+/// A component with a function type `$many` that takes and returns this many numbers, and a function with this body.
+fn with_many(values: usize, body: &str) -> Vec<u8> {
+    let many = "i32 ".repeat(values);
+    wat(&format!(
+        "(component (core module (type $many (func (param {many}) (result {many}))) (type $give (func (result {many})))
+           (func $pass (type $many) {gets}) (func (local i32) {body})))",
+        gets = (0..values).map(|local| format!("local.get {local} ")).collect::<String>(),
+    ))
+}
+
+#[test]
+fn h6_blocks_branches_and_calls_that_pass_many_values_are_refused_before_a_compiler_sees_them() {
+    let (push, drop) = ("i32.const 1 ".repeat(500), "drop ".repeat(500));
+    let times = |count: usize, text: &str| text.repeat(count);
+    let deep = format!("{} {push} {} {drop}", times(40, "block (type $give) "), times(40, "end "));
+    let targets: String = (0..40).map(|depth| format!("{depth} ")).collect();
+    let table = format!("local.get 0 if {push} local.get 0 br_table {targets} 40 end ");
+    let in_deep = deep.replacen(&push, &format!("{} {push}", times(10, &table)), 1);
+    for (what, body) in [
+        ("parameters of loops", format!("{push} {} {drop}", times(500, "loop (type $many) end "))),
+        ("parameters of ifs", format!("{push} {} {drop}", times(500, "local.get 0 if (type $many) end "))),
+        ("results of calls", format!("{push} {} {drop}", times(500, "call $pass "))),
+        ("branches", format!("block (type $give) {push} {} end {drop}", times(500, "local.get 0 br_if 0 "))),
+        ("tables of branches", in_deep),
+    ] {
+        let message = refusal(&with_many(500, &body)).message;
+        assert!(message.contains("function 1 of the component passes more than 100000 values"), "{what}: {message}");
+    }
+    check(&with_many(500, &deep), "WrongWorld", "does not export");
+}
+
+#[test]
+fn h6_branches_that_carry_many_locals_are_refused_before_a_compiler_sees_them() {
+    let set = |locals: usize| (0..locals).map(|local| format!("i32.const 1 local.set {local} ")).collect::<String>();
+    let table = |entries: usize| format!("local.get 0 br_table {}", "0 ".repeat(entries));
+    // Each entry of the table carries what the other branch may have changed.
+    let block = |locals, entries| {
+        format!("block local.get 0 if local.get 0 br_if 1 {} end {} end", set(locals), table(entries))
+    };
+    check(
+        &with_function(100, &block(100, 60_000)),
+        "TooCostlyToCompile",
+        "branches that carry more than 2000000 locals",
+    );
+    check(&with_function(100, &block(100, 2_000)), "WrongWorld", "does not export");
+    // Set in inner blocks, they count for the outer ones once.
+    let nested = format!(
+        "{} {} {}",
+        "block ".repeat(300),
+        format!("{} local.get 0 br_if 299 ", set(300)).repeat(20),
+        "end ".repeat(300)
+    );
+    check(&with_function(300, &nested), "WrongWorld", "does not export");
+    let together = format!("(func (local {}) {})", "i32 ".repeat(100), block(100, 15_000)).repeat(14);
+    check(&wat(&format!("(component (core module {together}))")), "TooCostlyToCompile", "together have branches");
+}
+
+#[test]
+fn h6_parameters_are_locals() {
+    let bomb = format!("{}{}", "loop ".repeat(400), "end ".repeat(400));
+    let function = format!("(func (param {}) {bomb})", "i32 ".repeat(400));
+    check(&wat(&format!("(component (core module {function}))")), "TooCostlyToCompile", "400 loops over 400 locals");
+}
+
+#[test]
+fn signatures_of_one_module_do_not_count_for_the_next() {
+    let many = "i32 ".repeat(500);
+    let first = format!("(core module (type (func (param {many}) (result {many}))))");
+    let loops = "block end ".repeat(1_000);
+    let second = format!("(core module (import \"a\" \"b\" (func)) (func {loops} call 0))");
+    check(&wat(&format!("(component {first} {second})")), "WrongWorld", "does not export");
+}
+
 #[test]
 fn h9_a_function_with_very_many_locals_or_blocks_is_refused() {
     check(&with_function(20_000, ""), "TooCostlyToCompile", "20000 locals");
