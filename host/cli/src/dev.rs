@@ -183,6 +183,7 @@ fn host(folder: &Path, kubeconfig: &Path) -> anyhow::Result<Config> {
         instance: "mortise-dev".to_owned(),
         plugin_dir: Some(folder.join("components")),
         cache_dir: crate::cache::folder(None)?,
+        cache_key_file: None,
         development: true,
         require_service_account: false,
         workers: config::workers(None),

@@ -55,6 +55,10 @@ pub struct RunArgs {
     /// ~/.cache, /var/cache or the system's temporary folder, the first that can be made]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    /// File with a key, 32 bytes or more, by which the host knows the compiled plugins that it has written itself; for a
+    /// cache folder that others can read, such as from a Secret [default: a file in the cache folder, made by the host]
+    #[arg(long, value_name = "FILE")]
+    cache_key_file: Option<PathBuf>,
     /// Refuse plugins whose Plugin object names no ServiceAccount; without it, they act as the host itself
     #[arg(long)]
     require_service_account: bool,
@@ -173,6 +177,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         instance: instance(),
         plugin_dir: args.plugin_dir,
         cache_dir: crate::cache::folder(args.cache_dir)?,
+        cache_key_file: args.cache_key_file,
         development: false,
         require_service_account: args.require_service_account,
         workers: config::workers(args.workers),

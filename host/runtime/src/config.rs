@@ -33,6 +33,8 @@ pub struct Config {
     pub plugin_dir: Option<PathBuf>,
     /// The folder of the compile cache.
     pub cache_dir: PathBuf,
+    /// The key of the compile cache; None: one in its folder.
+    pub cache_key_file: Option<PathBuf>,
     /// For plugins that their author is writing: quick to compile, and the backtraces of traps have source lines.
     pub development: bool,
     /// Plugins serve only as a ServiceAccount that their Plugin object names.

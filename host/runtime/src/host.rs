@@ -11,6 +11,7 @@ use mortise_core::engine::{self, Engine};
 use mortise_core::event::Event;
 use mortise_kube::client::{self, ApiServer};
 use mortise_kube::tls;
+use mortise_wasm::compile::CacheFolder;
 use mortise_wasm::engine::EngineOptions;
 use mortise_wasm::workers::{JobDone, Workers};
 use tokio::runtime::{Builder, Handle};
@@ -184,7 +185,7 @@ fn performer(
     observer: Option<Arc<dyn Observer>>,
 ) -> anyhow::Result<Performer> {
     let loader = Loader::new(
-        &config.cache_dir,
+        CacheFolder { path: &config.cache_dir, key_file: config.cache_key_file.as_deref() },
         EngineOptions { lines: config.development, quick: config.development, ..EngineOptions::default() },
     )?;
     let workers = {

@@ -3,7 +3,6 @@
 //! `mortise inspect` takes the same steps and refuses with the same messages.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use mortise_core::component::Compiled;
 use mortise_core::digest::Digest;
 use mortise_core::manifest::Manifest;
 use mortise_core::refusal::Refusal;
-use mortise_wasm::compile::{Artifact, CompileError, Compiler, Trial};
+use mortise_wasm::compile::{Artifact, CacheFolder, CompileError, Compiler, Trial};
 use mortise_wasm::engine::{Engine, EngineOptions};
 use mortise_wasm::plugin::Plugin;
 use mortise_wasm::scan::prescan;
@@ -44,12 +43,13 @@ impl Loader {
     /// An engine with a compiler and its cache folder.
     ///
     /// # Errors
-    /// When the machine cannot run the engine, or others may write into the folder.
-    pub fn new(cache_dir: &Path, options: EngineOptions) -> anyhow::Result<Self> {
+    /// When the machine cannot run the engine, others may write into the folder, or its key cannot be used.
+    pub fn new<'a>(cache: impl Into<CacheFolder<'a>>, options: EngineOptions) -> anyhow::Result<Self> {
+        let cache = cache.into();
         let engine = Engine::new(options)?;
         let program = std::env::current_exe().context("finding this program's file, which compiles plugins")?;
-        let compiler = Compiler::new(program, vec![OsString::from(COMPILE_SUBCOMMAND)], cache_dir, &engine)
-            .with_context(|| format!("setting up the compiler with the cache folder {}", cache_dir.display()))?;
+        let compiler = Compiler::new(program, vec![OsString::from(COMPILE_SUBCOMMAND)], cache, &engine)
+            .with_context(|| format!("setting up the compiler with the cache folder {}", cache.path.display()))?;
         Ok(Self { engine, compiler })
     }
 

@@ -3,8 +3,9 @@
 //! comes out with its [`Trial`], without a read of the component.
 //!
 //! A few kilobytes of input can make a compiler take minutes and gigabytes, and a failed allocation aborts its process.
-//! So the child limits its own memory and processor time, and the host waits for it. A component that does not compile
-//! is remembered and not compiled again; an error of the machine (no process, disk space or processor time) is not.
+//! So the child limits its own memory and processor time and gives up files, network and processes (`confine.rs`), and
+//! the host waits for it. A component that does not compile is remembered and not compiled again; an error of the
+//! machine (no process, disk space or processor time) is not.
 //!
 //! The kernel kills a container that runs out of memory as a whole, the host with its child. So a child gets no more
 //! than the container leaves (`memory.rs`, `slots.rs`), and the cache records an attempt before it begins, so that a
@@ -15,8 +16,10 @@
 mod artifact;
 mod cache;
 mod child;
+mod confine;
 mod error;
 mod eviction;
+mod mac;
 mod memory;
 mod slots;
 #[cfg(test)]
@@ -28,7 +31,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -86,6 +89,22 @@ impl CompileLimits {
     }
 }
 
+/// The folder of a compile cache.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheFolder<'a> {
+    /// Created for this user alone.
+    pub path: &'a Path,
+    /// The file with the key by which the host knows its own entries, of 32 bytes at least. None: a file in the folder,
+    /// which is made; then everybody who can read the folder can make entries.
+    pub key_file: Option<&'a Path>,
+}
+
+impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for CacheFolder<'a> {
+    fn from(path: &'a P) -> Self {
+        Self { path: path.as_ref(), key_file: None }
+    }
+}
+
 /// Compiles components, a few at a time, and caches the results.
 #[derive(Debug)]
 pub struct Compiler {
@@ -96,15 +115,22 @@ pub struct Compiler {
     threads: usize,
     cache: Cache,
     slots: Slots,
+    /// Logs once which layers of the child's confinement the machine does not have.
+    unconfined: Once,
 }
 
 impl Compiler {
     /// A compiler whose child is `program` with `args`, which must end in [`child_main`], for artifacts of this engine,
-    /// cached in `cache_dir`. The folder is created for this user alone.
+    /// cached in this folder.
     ///
     /// # Errors
-    /// When the folder cannot be created, or others may write into it.
-    pub fn new(program: PathBuf, args: Vec<OsString>, cache_dir: &Path, engine: &Engine) -> Result<Self, CompileError> {
+    /// When the folder cannot be created, others may write into it, or its key cannot be used.
+    pub fn new<'a>(
+        program: PathBuf,
+        args: Vec<OsString>,
+        cache: impl Into<CacheFolder<'a>>,
+        engine: &Engine,
+    ) -> Result<Self, CompileError> {
         let host = format!("{} {}", build_of(&program), if engine.pooled() { "pooled" } else { "on demand" });
         Ok(Self {
             program,
@@ -112,8 +138,9 @@ impl Compiler {
             profile: engine.profile(),
             limits: None,
             threads: thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS),
-            cache: Cache::open(cache_dir, engine.compatibility(), host)?,
+            cache: Cache::open(&cache.into(), engine.compatibility(), host)?,
             slots: Slots::new(Cgroup::default()),
+            unconfined: Once::new(),
         })
     }
 
@@ -248,8 +275,9 @@ impl Compiler {
             .env(REQUEST_VARIABLE, serde_json::to_string(&order).expect("an order is plain data"))
             .env("RAYON_NUM_THREADS", threads.to_string())
             // jemalloc keeps the address space of what it returns, and the child has little. A Deployment of k8s-openapi
-            // takes 950 MiB of it with this setting, 1350 without, and 550 of memory.
-            .env("_RJEM_MALLOC_CONF", "retain:false")
+            // takes 950 MiB of it with this setting, 1350 without, and 550 of memory. The confined child starts no thread,
+            // so it has none that returns memory in the background.
+            .env("_RJEM_MALLOC_CONF", "retain:false,background_thread:false")
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -270,6 +298,8 @@ impl Compiler {
             }
             (output, stderr.join().unwrap_or_default())
         });
+        let stderr = String::from_utf8_lossy(&stderr);
+        self.note_missing(&stderr);
         let status = child.wait().map_err(|source| host_error("wait for the compiler process".to_owned(), source))?;
         let Ok(code) = output else {
             return Err(host_error(
@@ -288,7 +318,20 @@ impl Compiler {
         if status.success() && code.bytes > 0 {
             return Ok(Ended::Compiled(code));
         }
-        death(status, &String::from_utf8_lossy(&stderr), limits).map(Ended::Died)
+        death(status, &stderr, limits).map(Ended::Died)
+    }
+
+    fn note_missing(&self, stderr: &str) {
+        let missing = child::missing_in(stderr);
+        if !missing.is_empty() {
+            self.unconfined.call_once(|| {
+                warn!(
+                    missing = %cut(&missing.join("; ")),
+                    "this machine does not confine the compiler process wholly; it runs with the other layers, and a \
+                     component that takes it over may reach more than its pipes"
+                );
+            });
+        }
     }
 }
 
@@ -361,8 +404,6 @@ fn read_stderr(stderr: Option<ChildStderr>) -> Vec<u8> {
 fn death(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> Result<Death, CompileError> {
     use std::os::unix::process::ExitStatusExt;
 
-    // Errors have a line or two, but a name in one may be as long as the component.
-    let cut = |text: &str| FAILURE.text(text).into_owned();
     if let Some(message) = child::error_in(stderr) {
         let message = format!("the component does not compile: {}", cut(&message));
         return Ok(Death::Refused(Refusal::new("CompileFailed", message)));
@@ -383,6 +424,11 @@ fn death(status: ExitStatus, stderr: &str, limits: &CompileLimits) -> Result<Dea
             ))
         }
     }
+}
+
+/// Errors have a line or two, but a name in one may be as long as the component.
+fn cut(text: &str) -> String {
+    FAILURE.text(text).into_owned()
 }
 
 /// Identifies a build of a program: a trial by another build is void, since that may link and refuse differently. The

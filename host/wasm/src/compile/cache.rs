@@ -1,7 +1,7 @@
 //! The compile cache on disk: artifacts with their components' trials, refusals, and compilations that have begun.
-//! Native code runs as it is found, so the folder belongs to this user alone, and an artifact's sha256 is verified
-//! before use, unless the kernel shows that the file has not changed since the last time. An artifact that does not
-//! match is compiled again.
+//! Native code runs as it is found, so the folder belongs to this user alone, each record has a code that only a host
+//! with its key can make (`mac.rs`), and an artifact's sha256 is verified before use, unless the kernel shows that the
+//! file has not changed since the last time. What does not match is compiled again.
 //!
 //! The folder is bounded in bytes and entries; `eviction.rs` decides what a full one loses.
 
@@ -18,12 +18,15 @@ use mortise_core::digest::{Digest, Hasher};
 use mortise_core::manifest::Exports;
 use mortise_core::refusal::Refusal;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tempfile::NamedTempFile;
 use tracing::{debug, warn};
 
+use super::CacheFolder;
 use super::artifact::Trial;
 use super::error::{CompileError, host_error};
 use super::eviction::{self, BOUNDS, Bounds, Candidate};
+use super::mac::Seal;
 
 /// The reasons of refusals by the compiler; others in a record are ignored.
 const REASONS: [&str; 2] = ["CompileFailed", "TooCostlyToCompile"];
@@ -41,7 +44,16 @@ pub(super) enum Entry {
     Attempted(u32),
 }
 
-/// The content of a record: a file beside an artifact, or without one.
+/// A record's file, beside an artifact or without one.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sealed {
+    /// The [`Seal`]'s code of the record, for the name of the file.
+    mac: String,
+    record: Box<RawValue>,
+}
+
+/// What a record says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum Record {
@@ -79,6 +91,7 @@ pub(super) struct Cache {
     folder: PathBuf,
     /// Part of our file names: artifacts of other engines and versions are in the same folder.
     engine: String,
+    seal: Seal,
     /// Trials by other builds of the host are void: they may scan, link and try differently.
     host: String,
     opened: SystemTime,
@@ -89,7 +102,8 @@ pub(super) struct Cache {
 
 impl Cache {
     /// Opens the folder, creating it for this user alone.
-    pub(super) fn open(folder: &Path, compatibility: u64, host: String) -> Result<Self, CompileError> {
+    pub(super) fn open(place: &CacheFolder<'_>, compatibility: u64, host: String) -> Result<Self, CompileError> {
+        let folder = place.path;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -108,6 +122,7 @@ impl Cache {
         let cache = Self {
             folder: folder.to_owned(),
             engine: format!("{}-{compatibility:016x}", env!("CARGO_PKG_VERSION")),
+            seal: Seal::open(place.key_file, folder)?,
             host,
             opened: SystemTime::now(),
             in_use: Mutex::default(),
@@ -153,13 +168,22 @@ impl Cache {
         file.read_to_end(&mut record).ok()?;
         // The time of last use. Without it the record is evicted earlier or later, which does no harm.
         let _ = file.set_modified(SystemTime::now());
-        match serde_json::from_slice(&record) {
+        match self.unseal(digest, &record) {
             Ok(record) => Some(record),
             Err(error) => {
-                warn!(%digest, %error, "an entry of the compile cache cannot be read; the component is compiled again");
+                warn!(%digest, error, "an entry of the compile cache does not count; the component is compiled again");
                 None
             }
         }
+    }
+
+    fn unseal(&self, digest: &Digest, file: &[u8]) -> Result<Record, String> {
+        let unreadable = |error: serde_json::Error| format!("it cannot be read: {error}");
+        let Sealed { mac, record } = serde_json::from_slice(file).map_err(unreadable)?;
+        if !self.seal.is_of(&mac, &self.stem(digest), record.get()) {
+            return Err("it was not written for this component by a host with this key".to_owned());
+        }
+        serde_json::from_str(record.get()).map_err(unreadable)
     }
 
     /// The artifact and its stamp, if it matches its record.
@@ -188,8 +212,7 @@ impl Cache {
 
     /// A temporary file in the folder.
     pub(super) fn draft(&self) -> Result<Draft, CompileError> {
-        let prefix = format!(".{}-", std::process::id());
-        let file = tempfile::Builder::new().prefix(&prefix).suffix(".draft").tempfile_in(&self.folder);
+        let file = tempfile::Builder::new().prefix(&draft_prefix()).suffix(".draft").tempfile_in(&self.folder);
         let file = file
             .map_err(|source| host_error(format!("write into the compile cache {}", self.folder.display()), source))?;
         Ok(Draft { file, hasher: Hasher::default(), bytes: 0 })
@@ -249,7 +272,9 @@ impl Cache {
         let path = self.record_path(digest);
         let failed = |source| host_error(format!("write {} into the compile cache", path.display()), source);
         let mut draft = self.draft()?.file;
-        draft.write_all(&serde_json::to_vec(record).expect("a record is plain data")).map_err(failed)?;
+        let record = serde_json::value::to_raw_value(record).expect("a record is plain data");
+        let sealed = Sealed { mac: self.seal.of(&self.stem(digest), record.get()), record };
+        draft.write_all(&serde_json::to_vec(&sealed).expect("a record is plain data")).map_err(failed)?;
         draft.as_file().set_modified(SystemTime::now()).map_err(failed)?;
         // A rename, so that no reader sees half of it.
         draft.persist(&path).map_err(|error| failed(error.error))?;
@@ -353,6 +378,11 @@ fn stamp(file: &File) -> io::Result<String> {
 fn remove(record: &Path) {
     let _ = fs::remove_file(record);
     let _ = fs::remove_file(record.with_extension("cwasm"));
+}
+
+/// How names of this process's drafts begin.
+pub(super) fn draft_prefix() -> String {
+    format!(".{}-", std::process::id())
 }
 
 /// The process id in the name of a draft.

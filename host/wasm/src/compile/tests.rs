@@ -1,8 +1,10 @@
 //! The compiler with child processes that end in every possible way, as shell scripts. The binary's own tests run the
 //! real child.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::sync::Mutex;
 
 use mortise_core::manifest::Exports;
 use tempfile::TempDir;
@@ -232,7 +234,7 @@ fn g3_an_attempt_is_recorded_before_it_begins() {
     let records = folder.path().join("cache");
     let compiler = in_folder(&format!("cat >/dev/null; cat '{}'/*.json", records.display()), folder.path());
     let artifact = compiler.compile(b"code").unwrap();
-    assert_eq!(text_of(&artifact), r#"{"attempted":{"count":1}}"#);
+    assert!(text_of(&artifact).ends_with(r#""record":{"attempted":{"count":1}}}"#), "{}", text_of(&artifact));
     assert!(compiler.compile(b"code").unwrap().cached, "the result replaces the attempt");
 }
 
@@ -265,7 +267,7 @@ fn g3_each_host_that_died_counts() {
     let record = compiler.cache.record_path(&digest);
     let restarted = in_folder(&format!("cat >/dev/null; cat '{}'", record.display()), folder.path());
     let artifact = restarted.compile(b"code").unwrap();
-    assert_eq!(text_of(&artifact), r#"{"attempted":{"count":3}}"#);
+    assert!(text_of(&artifact).ends_with(r#""record":{"attempted":{"count":3}}}"#), "{}", text_of(&artifact));
     assert_eq!(restarted.deaths(&digest), 0);
 }
 
@@ -294,10 +296,11 @@ fn g3_a_compiler_gets_no_more_memory_than_the_container_leaves() {
     assert!(matches!(result, Err(CompileError::Host { .. })) && runs == 0, "{result:?}");
 }
 
-/// The names of the cache's files.
+/// The names of the cache's files, without its key.
 fn files(folder: &TempDir) -> Vec<String> {
     let cache = fs::read_dir(folder.path().join("cache")).unwrap();
     let mut names: Vec<String> = cache.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != "key");
     names.sort();
     names
 }
@@ -347,7 +350,7 @@ fn g3_a_restart_with_more_plugins_than_the_cache_once_kept_compiles_none() {
 fn g3_a_cache_that_is_too_small_has_the_same_part_of_the_plugins_at_each_start() {
     let folder = tempfile::tempdir().unwrap();
     // Six of 1,000 bytes and their records.
-    let bounds = Bounds { bytes: 7_200, ..BOUNDS };
+    let bounds = Bounds { bytes: 8_000, ..BOUNDS };
     start(&folder, bounds, 0..20);
     for _ in 0..3 {
         assert_eq!(start(&folder, bounds, 0..20), [0, 1, 2, 3, 4, 5]);
@@ -361,7 +364,7 @@ fn g3_a_cache_that_is_too_small_has_the_same_part_of_the_plugins_at_each_start()
 fn g3_what_is_loaded_stays_in_the_cache_and_older_versions_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let mut compiler = in_folder("cat", folder.path());
-    compiler.cache.bounds = Bounds { bytes: 3_500, ..BOUNDS };
+    compiler.cache.bounds = Bounds { bytes: 3_900, ..BOUNDS };
     let _loaded = compiler.compile(&[0; 1_000]).unwrap();
     for version in 1..9_u8 {
         compiler.compile(&[version; 1_000]).unwrap();
@@ -433,6 +436,159 @@ fn g3_the_leftovers_of_a_host_that_died_are_removed_at_the_next_start() {
         assert_eq!(path.exists(), stays, "{}", path.display());
     }
     assert!(restarted.compile(b"code").unwrap().cached);
+}
+
+/// The fields of all events, as text.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<String>>);
+
+impl tracing::field::Visit for Recorder {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        writeln!(self.0.lock().unwrap(), "{field}={value:?}").unwrap();
+    }
+}
+
+impl tracing::Subscriber for Recorder {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// The warnings that a closure logs.
+fn logged(log: impl FnOnce()) -> String {
+    let recorder = Recorder::default();
+    tracing::subscriber::with_default(recorder.clone(), log);
+    recorder.0.lock().unwrap().clone()
+}
+
+/// A host that starts after `change` of the cache's folder, in which two components were compiled, compiles the first
+/// one anew and logs that.
+#[track_caller]
+fn compiled_anew_after(change: impl FnOnce(&Cache, &Digest, &Digest)) -> String {
+    let (compiler, folder) = compiler("cat");
+    let [digest, other] = [b"code", b"evil"].map(|component| compiler.compile(component).unwrap().digest);
+    change(&compiler.cache, &digest, &other);
+    drop(compiler);
+    let log = logged(|| {
+        let artifact = in_folder("cat", folder.path()).compile(b"code").unwrap();
+        assert!(!artifact.cached, "it came from the cache");
+        assert_eq!(code_of(&artifact), b"code");
+    });
+    assert_eq!(runs(&folder), 3);
+    assert!(log.contains(&digest.to_string()) && log.contains("compiled again"), "{log}");
+    assert!(in_folder("cat", folder.path()).compile(b"code").unwrap().cached, "once");
+    log
+}
+
+#[test]
+fn g3_an_artifact_that_a_host_with_this_key_did_not_write_for_this_component_is_compiled_anew() {
+    let log = compiled_anew_after(|cache, digest, _| {
+        let mut code = fs::read(cache.artifact_path(digest)).unwrap();
+        code[0] ^= 1;
+        fs::write(cache.artifact_path(digest), code).unwrap();
+    });
+    assert!(log.contains("is damaged"), "a bit is flipped: {log}");
+
+    let planted = |cache: &Cache, digest: &Digest, other: &Digest| {
+        fs::copy(cache.artifact_path(other), cache.artifact_path(digest)).unwrap();
+        fs::copy(cache.record_path(other), cache.record_path(digest)).unwrap();
+    };
+    let log = compiled_anew_after(planted);
+    assert!(log.contains("was not written for this component"), "another component's: {log}");
+
+    let log = compiled_anew_after(|cache, digest, _| {
+        let record = fs::read_to_string(cache.record_path(digest)).unwrap();
+        fs::write(cache.artifact_path(digest), b"evil").unwrap();
+        let forged = record.replace(&digest::of(b"code").0[..], &digest::of(b"evil").0);
+        assert_ne!(forged, record);
+        fs::write(cache.record_path(digest), forged).unwrap();
+    });
+    assert!(log.contains("was not written for this component"), "a forged record: {log}");
+
+    let log = compiled_anew_after(|cache, digest, _| {
+        let key = cache.record_path(digest).with_file_name("key");
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::write(key, [7; 32]).unwrap();
+    });
+    assert!(log.contains("by a host with this key"), "another key: {log}");
+}
+
+#[test]
+fn g3_a_key_that_is_kept_elsewhere_seals_the_cache_and_none_is_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let key_file = folder.path().join("secret");
+    let cache = folder.path().join("cache");
+    let start = || {
+        let cache = CacheFolder { path: &cache, key_file: Some(&key_file) };
+        Compiler::new("/bin/cat".into(), Vec::new(), cache, &engine())
+    };
+    let error = start().unwrap_err().to_string();
+    assert!(error.contains("use the key of the compile cache") && error.contains("secret"), "{error}");
+    fs::write(&key_file, "short").unwrap();
+    assert!(start().unwrap_err().to_string().contains("fewer than 32 bytes"));
+    fs::write(&key_file, [1; 40]).unwrap();
+    assert!(!start().unwrap().compile(b"code").unwrap().cached);
+    assert!(start().unwrap().compile(b"code").unwrap().cached);
+    assert!(!cache.join("key").exists());
+    fs::write(&key_file, [2; 40]).unwrap();
+    assert!(!start().unwrap().compile(b"code").unwrap().cached);
+}
+
+#[test]
+fn g3_the_hosts_memory_has_a_chunk_of_an_artifact_at_a_time() {
+    const MEASURING: &str = "MORTISE_TEST_MEASURING";
+    const ARTIFACT_BYTES: usize = 100 << 20;
+    const NAME: &str = "compile::tests::g3_the_hosts_memory_has_a_chunk_of_an_artifact_at_a_time";
+    // In a process of its own: the peak is the process's, and other tests have one too.
+    if std::env::var_os(MEASURING).is_none() {
+        let program = std::env::current_exe().unwrap();
+        let output = Command::new(program).args(["--exact", NAME]).env(MEASURING, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let peak_kib = || {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<usize>().unwrap()
+    };
+    let (compiler, folder) = compiler(&format!("cat >/dev/null; head -c {ARTIFACT_BYTES} /dev/zero"));
+    let before_kib = peak_kib();
+    let artifact = compiler.compile(b"code").unwrap();
+    assert_eq!(artifact.file.metadata().unwrap().len(), ARTIFACT_BYTES as u64);
+    // Touched, so that it is verified.
+    let path = compiler.cache.artifact_path(&artifact.digest);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+    assert!(in_folder("cat", folder.path()).compile(b"code").unwrap().cached);
+    let grown_kib = peak_kib() - before_kib;
+    assert!(grown_kib < 20 << 10, "{grown_kib} KiB for an artifact of {} KiB", ARTIFACT_BYTES >> 10);
+}
+
+#[test]
+fn a_machine_that_does_not_confine_the_compiler_is_logged_once_and_serves() {
+    let line = r#"{"missing":["landlock: NotEnabled"]}"#;
+    let (compiler, _folder) = compiler(&format!("echo '{line}' >&2; cat"));
+    let log = logged(|| {
+        for component in [b"a", b"b"] {
+            assert_eq!(code_of(&compiler.compile(component).unwrap()), component);
+        }
+    });
+    assert_eq!(log.matches("landlock: NotEnabled").count(), 1, "{log}");
+    // A component that has taken the process over can only say it later.
+    let (late, _folder) = self::compiler(&format!("echo x >&2; echo '{line}' >&2; cat"));
+    assert_eq!(logged(|| drop(late.compile(b"a").unwrap())), "");
 }
 
 #[test]
