@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mortise_core::admission::review::{Answer, Review};
-use mortise_core::admission::{AdmissionBackend, Operation, Verdict, Violation};
+use mortise_core::admission::{AdmissionBackend, Checked, Operation, Verdict, Violation};
 use mortise_core::contract::GuestFault;
 use mortise_core::conversion::review::Review as ConversionReview;
 use mortise_core::conversion::{Conversion, ConversionBackend};
@@ -70,7 +70,7 @@ fn admit(text: &[u8], review: &Review, object: &str, texts: &str) {
         review.admitted(),
         review.unavailable(429, texts),
         review.unavailable(503, object),
-        review.answer("podset", Verdict::Checked { violations, warnings }),
+        review.answer("podset", Verdict::Checked(Checked::new(violations, warnings))),
         review.answer("podset", Verdict::Fault(GuestFault::BadOutcome { message: texts.to_owned() })),
         review.answer("podset", Verdict::HostFault(texts.to_owned())),
     ] {
@@ -81,7 +81,7 @@ fn admit(text: &[u8], review: &Review, object: &str, texts: &str) {
 /// "spec.image: Required value", or a sentence about the object as a whole.
 fn violation(line: &str) -> Violation {
     let (field, message) = line.split_once(": ").unwrap_or(("", line));
-    Violation { field: field.to_owned(), message: message.to_owned() }
+    Violation::new(field, message)
 }
 
 /// Every response has the request's UID and one verdict, and says why when it refuses.

@@ -1,4 +1,4 @@
-//! Each record of the log is one line. A record's text comes in, one line goes out: no message, of whatever library or
+//! Each record of the log is one line. A record's text comes in, one line comes out: no message, of whatever library or
 //! plugin, can look like a second record.
 
 use std::borrow::Cow;

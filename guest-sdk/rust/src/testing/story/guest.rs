@@ -4,7 +4,9 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use mortise_core::admission::{AdmissionRequest, Operation as CoreOperation, Verdict, Violation as CoreViolation};
+use mortise_core::admission::{
+    AdmissionRequest, Checked, Operation as CoreOperation, Verdict, Violation as CoreViolation,
+};
 use mortise_core::contract::{CallResult, Failure as CoreFailure, GuestFault};
 use mortise_core::conversion::{Conversion, ConversionRequest};
 use mortise_core::dependencies::Dependencies;
@@ -32,7 +34,7 @@ fn trap(payload: &(dyn Any + Send)) -> GuestFault {
 }
 
 fn violation(violation: Violation) -> CoreViolation {
-    CoreViolation { field: violation.field, message: violation.message }
+    CoreViolation::new(violation.field, violation.message)
 }
 
 impl Guest for Native {
@@ -71,14 +73,11 @@ impl Guest for Native {
         let admit = || match request.purpose {
             Purpose::Mutate => match self.0.mutate(&wanted) {
                 Ok(object) => Verdict::Completed(object),
-                Err(violations) => Verdict::Checked {
-                    violations: violations.into_iter().map(violation).collect(),
-                    warnings: Vec::new(),
-                },
+                Err(violations) => Verdict::Checked(Checked::new(violations.into_iter().map(violation), [])),
             },
             Purpose::Validate => {
                 let crate::Verdict { violations, warnings } = self.0.validate(&wanted);
-                Verdict::Checked { violations: violations.into_iter().map(violation).collect(), warnings }
+                Verdict::Checked(Checked::new(violations.into_iter().map(violation), warnings))
             }
         };
         catch_unwind(AssertUnwindSafe(admit)).unwrap_or_else(|payload| Verdict::Fault(trap(&*payload)))

@@ -22,6 +22,7 @@ use crate::watch::WatchError;
 use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
 
 mod cluster;
+mod edits;
 mod identity;
 mod reviews;
 mod sources;
