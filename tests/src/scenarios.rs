@@ -196,7 +196,7 @@ impl Run {
         let config = if scenario.config.is_null() { json!({}) } else { scenario.config.clone() };
         let config = config.to_string();
         world.offer(guest, &config);
-        let defined = world.cluster.define(&crd_name(&guest.primary()), &guest.definition());
+        let defined = world.cluster.define(guest.name(), &crd_name(&guest.primary()), &guest.definition());
         defined.expect("the kind can be defined");
         for object in &scenario.given {
             let object = with_uids(&world.cluster, object);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use mortise_core::crd::{self, CrdPlan, conversion};
+use mortise_core::crd::{self, CrdOwner, CrdPlan, conversion};
 use mortise_core::limits::{
     MAX_ADMISSION, MAX_CONTROLLERS, MAX_CUSTOM_RESOURCES, MAX_DEADLINE_MS, MAX_KINDS, MAX_MEMORY_BYTES, MAX_WATCHES,
 };
@@ -91,7 +91,7 @@ fn check_plans(plugin: &str, body: &str, live: &str) {
             CrdPlan::Create(created) => {
                 assert_eq!(
                     crd::plan(Some(&created), &wanted, true),
-                    CrdPlan::Nothing,
+                    CrdPlan::Nothing(CrdOwner::Plugin),
                     "after the creation of {wanted}"
                 );
             }
@@ -106,7 +106,7 @@ fn check_plans(plugin: &str, body: &str, live: &str) {
             match crd::plan(Some(live), &wanted, objects_exist) {
                 CrdPlan::Update(updated) => {
                     let again = crd::plan(Some(&updated), &wanted, true);
-                    assert_eq!(again, CrdPlan::Nothing, "after the update of {live} to {wanted}");
+                    assert_eq!(again, CrdPlan::Nothing(CrdOwner::Plugin), "after the update of {live} to {wanted}");
                 }
                 CrdPlan::Narrows { refusal, kept } => {
                     crate::check_message(&refusal.message);
@@ -116,7 +116,7 @@ fn check_plans(plugin: &str, body: &str, live: &str) {
                     assert!(!matches!(again, CrdPlan::Update(_) | CrdPlan::Create(_)), "after {kept}: {again:?}");
                 }
                 CrdPlan::Refuse(refusal) => crate::check_message(&refusal.message),
-                CrdPlan::Nothing => {}
+                CrdPlan::Nothing(_) => {}
                 CrdPlan::Create(_) => panic!("{live} is created once more"),
             }
         }

@@ -60,7 +60,7 @@ fn r3_r4_a_host_relists_everything_after_a_restore_of_etcd_and_converges_without
 fn a_restored_model_has_its_old_objects_and_assigns_no_uid_twice() {
     let mut cluster = Cluster::new(1);
     let guest = Guest::new(Program::PodSet, 1);
-    cluster.define(&crd_name(&podset_kind()), &guest.definition()).unwrap();
+    cluster.define(guest.name(), &crd_name(&podset_kind()), &guest.definition()).unwrap();
     let set = |name| object(&podset_kind(), name, &json!({"replicas": 1}));
     for name in ["kept", "changed", "gone"] {
         cluster.put(set(name)).unwrap();

@@ -178,5 +178,6 @@ fn filter_calls() -> Result<(), String> {
     Err("seccomp: only Linux has it".to_owned())
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests;

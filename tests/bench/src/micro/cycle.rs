@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use anyhow::{Context, Result, bail};
 use mortise_core::call::{Call, CallDone};
 use mortise_core::component::{Compiled, Offer};
+use mortise_core::crd::CrdOwner;
 use mortise_core::digest::Digest;
 use mortise_core::engine::{Config, Engine, WriteBudget};
 use mortise_core::event::{Effect, Event};
