@@ -131,6 +131,7 @@ impl Compiler {
         cache: impl Into<CacheFolder<'a>>,
         engine: &Engine,
     ) -> Result<Self, CompileError> {
+        let CacheFolder { path, key_file } = cache.into();
         let host = format!("{} {}", build_of(&program), if engine.pooled() { "pooled" } else { "on demand" });
         Ok(Self {
             program,
@@ -138,7 +139,7 @@ impl Compiler {
             profile: engine.profile(),
             limits: None,
             threads: thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS),
-            cache: Cache::open(&cache.into(), engine.compatibility(), host)?,
+            cache: Cache::open(path, key_file, engine.compatibility(), host)?,
             slots: Slots::new(Cgroup::default()),
             unconfined: Once::new(),
         })

@@ -22,7 +22,6 @@ use serde_json::value::RawValue;
 use tempfile::NamedTempFile;
 use tracing::{debug, warn};
 
-use super::CacheFolder;
 use super::artifact::Trial;
 use super::error::{CompileError, host_error};
 use super::eviction::{self, BOUNDS, Bounds, Candidate};
@@ -102,8 +101,12 @@ pub(super) struct Cache {
 
 impl Cache {
     /// Opens the folder, creating it for this user alone.
-    pub(super) fn open(place: &CacheFolder<'_>, compatibility: u64, host: String) -> Result<Self, CompileError> {
-        let folder = place.path;
+    pub(super) fn open(
+        folder: &Path,
+        key_file: Option<&Path>,
+        compatibility: u64,
+        host: String,
+    ) -> Result<Self, CompileError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -122,7 +125,7 @@ impl Cache {
         let cache = Self {
             folder: folder.to_owned(),
             engine: format!("{}-{compatibility:016x}", env!("CARGO_PKG_VERSION")),
-            seal: Seal::open(place.key_file, folder)?,
+            seal: Seal::open(key_file, folder, &draft_prefix())?,
             host,
             opened: SystemTime::now(),
             in_use: Mutex::default(),
@@ -381,7 +384,7 @@ fn remove(record: &Path) {
 }
 
 /// How names of this process's drafts begin.
-pub(super) fn draft_prefix() -> String {
+fn draft_prefix() -> String {
     format!(".{}-", std::process::id())
 }
 

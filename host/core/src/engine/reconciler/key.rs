@@ -401,6 +401,14 @@ impl KeyState {
         self.turn.unsorted_version = None;
     }
 
+    /// How many objects an outcome wants, or the one before it, if it is none.
+    pub fn objects_of(&self, outcome: &CallOutcome) -> usize {
+        match outcome {
+            CallOutcome::Wants(prepared) => prepared.objects(),
+            _ => self.last.as_ref().map_or(0, |last| last.objects),
+        }
+    }
+
     /// The last outcome.
     pub fn wanted(&self) -> Option<&Prepared> {
         match &self.last.as_ref()?.outcome {

@@ -188,14 +188,13 @@ impl Reconciler {
         controller.calls = controller.calls.saturating_sub(1);
         let Some(state) = self.keys.get_mut(&key) else { return cx.observe(ended) };
         state.turn.work = Work::Idle;
-        let snapshot = cx.store.snapshot();
-        let Some(primary) = snapshot.get(&controller.spec.primary, &key.name).cloned() else {
+        let Some(primary) = cx.store.snapshot().get(&controller.spec.primary, &key.name).cloned() else {
             cx.observe(ended);
             return self.drop_key(&key, cx);
         };
-        let changed = primary.uid != called_with.uid || primary.generation != called_with.generation;
-        let of_another_state = primary.uid != called_with.uid || primary.deleting != called_with.deleting;
-        let is_stale = is_void || of_another_state || controller.version != version || !controller.reconciles(&primary);
+        let is_another = primary.uid != called_with.uid || primary.deleting != called_with.deleting;
+        let changed = is_another || primary.generation != called_with.generation;
+        let is_stale = is_void || is_another || controller.version != version || !controller.reconciles(&primary);
         if is_stale || !cx.may_write || (changed && state.discarded < MAX_DISCARDED) {
             // L1: the outcome of a replaced version is discarded. X7: so is one that this host may not write any more.
             state.discarded += 1;
@@ -209,7 +208,7 @@ impl Reconciler {
             Conclusion::Failed(Failure::Terminal(message)) => CallOutcome::Terminal(message.clone()),
             Conclusion::Waits(kind) => CallOutcome::Waits(kind.clone()),
             Conclusion::Failed(Failure::Retry(_)) | Conclusion::Fault(_) => CallOutcome::Absent,
-            // The guest did not run, so its last outcome stays valid, and its reads still wake the key.
+            // The guest did not run, so its last outcome and reads stay.
             Conclusion::HostFault(message) => return self.on_host_fault(&key, &primary, message, cx),
         };
         // The dependency index does not have these reads yet, so a change during the call did not wake the key.
@@ -224,10 +223,7 @@ impl Reconciler {
             generation: called_with.generation,
             edition: called_with.edition(),
             rejected_bytes: state.rejected_bytes(),
-            objects: match &outcome {
-                CallOutcome::Wants(prepared) => prepared.objects(),
-                _ => state.last.as_ref().map_or(0, |last| last.objects),
-            },
+            objects: state.objects_of(&outcome),
             reads: done.reads,
             outcome: outcome.clone(),
         };
