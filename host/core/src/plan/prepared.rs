@@ -38,11 +38,9 @@ impl Prepared {
     /// Marks the children and actions in the host's namespace: a user who may create an owner, or the plugin itself, could have
     /// another plugin written there, or a Pod with the host's ServiceAccount.
     pub(crate) fn reserve(&mut self, Reserved { namespace, from_inside }: &Reserved, primary: &Object) {
-        if primary.name.namespace == *namespace && !from_inside {
-            return;
-        }
+        let has_children = primary.name.namespace == *namespace && !from_inside;
         for child in self.children.iter_mut().flatten() {
-            child.is_reserved = child.target.name.namespace == *namespace;
+            child.is_reserved = child.target.name.namespace == *namespace && !has_children;
         }
         for action in &mut self.actions {
             action.is_reserved = action.target.name.namespace == *namespace;
@@ -99,7 +97,7 @@ impl Prepared {
 pub struct Reserved {
     /// Its name.
     pub namespace: Arc<str>,
-    /// Not for objects in it either.
+    /// Objects in it have no children there either.
     pub from_inside: bool,
 }
 

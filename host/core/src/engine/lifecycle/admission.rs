@@ -40,7 +40,7 @@ impl Lifecycle {
             digest: active.version.digest.clone(),
             config: Arc::clone(&active.version.config),
             limits: active.version.grants.bound(active.manifest.limits),
-            specs: active.manifest.admission.as_slice().into(),
+            specs: active.admission_specs().collect(),
         };
         // Webhooks of the previous version now call this one, so Served stays true.
         plugin.admission.get_or_insert(Admission::Pending);

@@ -125,13 +125,14 @@ impl Lifecycle {
         match result {
             Ok(owner) => {
                 plugin.denied.retain(|permission, _| permission.kind != crd_kind());
-                if let Some(Candidate { stage: Stage::Registering { missing, foreign, .. }, waits_for, .. }) =
+                if let Some(Candidate { stage: Stage::Registering { missing, .. }, waits_for, foreign, .. }) =
                     &mut plugin.candidate
                 {
                     missing.remove(crd);
                     foreign.extend((owner == CrdOwner::Another).then(|| Arc::clone(crd)));
                     *waits_for = None;
                 }
+                self.note_owner(name, crd, owner, cx);
                 self.advance(name, cx);
             }
             Err(CrdError::Refused(refusal)) => self.refuse(name, RefusedBy::Definition, refusal, cx),

@@ -1,23 +1,26 @@
-//! What an administrator has to give a version before it serves: an identity, where one is required, and grants. A version
-//! whose rights are taken away stops. What a manifest asks for is decided in `grants.rs`.
+//! What an administrator has to give a version before it serves: an identity, where one is required, and grants. What is taken
+//! away counts at once, whatever the source offers meanwhile: a version that needs it stops. What a manifest asks for is
+//! decided in `grants.rs`.
 
 use std::sync::Arc;
 
 use super::Lifecycle;
-use super::plugin::{Candidate, Stage};
 use crate::component::Version;
+use crate::crd::CrdOwner;
 use crate::engine::context::Context;
 use crate::engine::message::ToReconciler;
 use crate::event::Effect;
 use crate::grants::Names;
 use crate::manifest::Manifest;
+use crate::observation::Observation;
+use crate::plugin_object::Spec;
 use crate::refusal::Refusal;
 
 impl Lifecycle {
-    /// Why the version that comes up may not serve. `foreign` are those of its CRDs that were not made for it.
-    pub(super) fn lacks_rights(&self, name: &Arc<str>, manifest: &Manifest, foreign: &Names) -> Option<Refusal> {
+    /// Why the version that comes up may not serve.
+    pub(super) fn lacks_rights(&self, name: &Arc<str>, manifest: &Manifest) -> Option<Refusal> {
         let candidate = self.plugins.get(name)?.candidate.as_ref()?;
-        self.refusal_for_rights(name, &candidate.version, manifest, foreign)
+        self.refusal_for_rights(name, &candidate.version, manifest, &candidate.foreign)
     }
 
     fn refusal_for_rights(
@@ -42,26 +45,70 @@ impl Lifecycle {
         Refusal::new("NoServiceAccount", message)
     }
 
-    /// A version that was refused for its rights leaves the one before it serving (L1), unless that one lacks them too: what an
-    /// administrator takes away counts at once. Its CRDs stay, and so does their conversion, without which their objects could
-    /// not be read.
-    pub(super) fn stop_unless_granted(&mut self, name: &Arc<str>, refused: &Candidate, cx: &mut Context<'_>) {
-        let none = Names::new();
-        let foreign = match &refused.stage {
-            Stage::Registering { foreign, .. } => foreign,
-            Stage::Compiling | Stage::Listing { .. } => &none,
-        };
+    /// A Plugin object has changed. The version that serves has its grants from now on, or stops.
+    pub(super) fn regrant(&mut self, name: &Arc<str>, spec: Option<&Spec>, cx: &mut Context<'_>) {
         let Some(active) = self.plugins.get(name).and_then(|plugin| plugin.active.as_ref()) else { return };
-        if self.refusal_for_rights(name, &refused.version, &active.manifest, foreign).is_none() {
+        let grants = spec.map(|spec| Arc::clone(&spec.grants)).unwrap_or_default();
+        let has_account = spec.is_some_and(|spec| spec.service_account.is_some());
+        let service_account = active.version.service_account.clone().filter(|_| has_account);
+        let granted = Version { grants, service_account, ..active.version.clone() };
+        if self.refusal_for_rights(name, &granted, &active.manifest, &active.foreign).is_some() {
+            return self.stop(name, cx);
+        }
+        let Some(active) = self.plugins.get_mut(name).and_then(|plugin| plugin.active.as_mut()) else { return };
+        if active.version.grants == granted.grants {
             return;
         }
+        active.version.grants = granted.grants;
+        let version = Version { rights: active.rights.clone(), ..active.version.clone() };
+        let manifest = Arc::clone(&active.manifest);
+        cx.notify_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
+        self.serve_admission(name, cx);
+    }
+
+    /// A definition of the plugin was registered: whom it was made for may have changed while the plugin serves.
+    pub(super) fn note_owner(&mut self, name: &Arc<str>, crd: &Arc<str>, owner: CrdOwner, cx: &mut Context<'_>) {
+        let Some(active) = self.plugins.get_mut(name).and_then(|plugin| plugin.active.as_mut()) else { return };
+        let is_changed = match owner {
+            CrdOwner::Another => active.foreign.insert(Arc::clone(crd)),
+            CrdOwner::Plugin => active.foreign.remove(crd),
+        };
+        if !is_changed {
+            return;
+        }
+        let (version, manifest, foreign) =
+            (active.version.clone(), Arc::clone(&active.manifest), active.foreign.clone());
+        if self.refusal_for_rights(name, &version, &manifest, &foreign).is_none() {
+            return self.serve_admission(name, cx);
+        }
+        self.stop(name, cx);
+        // It is refused with the reason.
+        self.load(name, cx);
+    }
+
+    /// A version that lacks rights from the start, as after a restart, may have webhooks from before.
+    pub(super) fn end_ungranted_admission(&mut self, name: &Arc<str>, manifest: &Manifest, cx: &mut Context<'_>) {
+        let serves = self.plugins.get(name).is_some_and(|plugin| plugin.active.is_some());
+        if !serves && !manifest.admission.is_empty() {
+            cx.effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), backend: None });
+        }
+    }
+
+    /// Its CRDs stay, and so does their conversion, without which their objects could not be read.
+    fn stop(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let Some(plugin) = self.plugins.get(name) else { return };
+        self.record_leftovers(name, plugin, cx);
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         plugin.active = None;
+        (plugin.fault, plugin.throttled) = (None, None);
+        plugin.denied.clear();
         let had_admission = plugin.admission.take().is_some();
+        cx.observe(Observation::Withdrawn { plugin: Arc::clone(name) });
         cx.notify_reconciler(ToReconciler::Withdraw { plugin: Arc::clone(name) });
         if had_admission {
             cx.effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), backend: None });
         }
         self.require(name, cx);
+        self.mark_dirty(name);
     }
 }

@@ -9,7 +9,7 @@ use super::requirements::Requirements;
 use crate::component::{Offer, Version};
 use crate::expectation::Expectation;
 use crate::grants::Names;
-use crate::manifest::{CustomResource, Manifest};
+use crate::manifest::{AdmissionSpec, CustomResource, Manifest};
 use crate::object::Kind;
 use crate::permission::Permission;
 use crate::refusal::Refusal;
@@ -88,20 +88,15 @@ pub(super) struct Candidate {
     pub since_ms: u64,
     /// What the current stage waits for.
     pub waits_for: Option<String>,
+    /// Those of its CRDs that exist and were not made for it.
+    pub foreign: Names,
 }
 
 #[derive(Debug)]
 pub(super) enum Stage {
     Compiling,
-    /// `foreign`: those of its CRDs that exist and were not made for it.
-    Registering {
-        manifest: Arc<Manifest>,
-        missing: Names,
-        foreign: Names,
-    },
-    Listing {
-        manifest: Arc<Manifest>,
-    },
+    Registering { manifest: Arc<Manifest>, missing: Names },
+    Listing { manifest: Arc<Manifest> },
 }
 
 /// A version that serves.
@@ -109,6 +104,8 @@ pub(super) enum Stage {
 pub(super) struct Active {
     pub version: Version,
     pub manifest: Arc<Manifest>,
+    /// As [`Candidate::foreign`].
+    pub foreign: Names,
     /// What its ServiceAccount may read of it; None: all that the host may.
     pub rights: Option<Arc<Rights>>,
     /// The last `SetReady` of each controller, by primary kind.
@@ -185,6 +182,20 @@ impl RefusedBy {
     /// Whether the reason may end without an event.
     pub fn is_retried(self) -> bool {
         matches!(self, Self::NameOwner | Self::Definition)
+    }
+}
+
+impl Active {
+    /// Its admission. A kind of a foreign CRD has to work without the plugin, like every kind that it did not bring.
+    pub fn admission_specs(&self) -> impl Iterator<Item = AdmissionSpec> {
+        let crds = || self.manifest.custom_resources.iter();
+        let is_foreign =
+            move |kind: &Kind| crds().any(|crd| crd.kinds.contains(kind) && self.foreign.contains(&crd.name));
+        let spec = move |spec: &AdmissionSpec| match is_foreign(&spec.kind) {
+            true => AdmissionSpec { resource: None, ..spec.clone() },
+            false => spec.clone(),
+        };
+        self.manifest.admission.iter().map(spec)
     }
 }
 

@@ -98,7 +98,7 @@ impl Lifecycle {
         if plugin.active.as_ref().is_none_or(|active| active.version != version) {
             let digest = version.digest.clone();
             let (stage, since_ms) = (Stage::Compiling, cx.now.mono_ms);
-            plugin.candidate = Some(Candidate { version, stage, since_ms, waits_for: None });
+            plugin.candidate = Some(Candidate { version, stage, since_ms, waits_for: None, foreign: Names::new() });
             if !self.components.contains_key(&digest) && !cx.draining {
                 let component = Component { state: ComponentState::Compiling, users: BTreeSet::new() };
                 self.components.insert(digest.clone(), component);
@@ -150,7 +150,7 @@ impl Lifecycle {
 
     pub(super) fn refuse(&mut self, name: &Arc<str>, by: RefusedBy, refusal: Refusal, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
-        let candidate = plugin.candidate.take();
+        plugin.candidate = None;
         plugin.refused = Some(Refused { by, refusal: refusal.clone() });
         let is_new = plugin.observed.replace(refusal.clone()).as_ref() != Some(&refusal);
         self.release_shown_kinds(name, cx);
@@ -159,9 +159,6 @@ impl Lifecycle {
         }
         if is_new {
             cx.observe(Observation::Refused { plugin: Arc::clone(name), refusal });
-        }
-        if let Some(candidate) = candidate.filter(|_| by == RefusedBy::Rights) {
-            self.stop_unless_granted(name, &candidate, cx);
         }
         self.serve_conversion(name, cx);
         self.mark_dirty(name);
@@ -174,11 +171,11 @@ impl Lifecycle {
             self.begin_registering(name, cx);
         }
         if let Some(stage) = self.stage(name)
-            && let Stage::Registering { manifest, missing, foreign } = &*stage
+            && let Stage::Registering { manifest, missing } = &*stage
             && missing.is_empty()
         {
-            let (manifest, foreign) = (Arc::clone(manifest), foreign.clone());
-            if let Some(refusal) = self.lacks_rights(name, &manifest, &foreign) {
+            let manifest = Arc::clone(manifest);
+            if let Some(refusal) = self.lacks_rights(name, &manifest) {
                 return self.refuse(name, RefusedBy::Rights, refusal, cx);
             }
             *self.stage(name).expect("it was read above") = Stage::Listing { manifest };
@@ -229,12 +226,13 @@ impl Lifecycle {
         if let Some(refusal) = self.cannot_send(&manifest) {
             return self.refuse(name, RefusedBy::Component, refusal, cx);
         }
-        if let Some(refusal) = self.lacks_rights(name, &manifest, &Names::new()) {
+        if let Some(refusal) = self.lacks_rights(name, &manifest) {
+            self.end_ungranted_admission(name, &manifest, cx);
             return self.refuse(name, RefusedBy::Rights, refusal, cx);
         }
         let missing: Names = manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect();
         *self.stage(name).expect("its candidate was read above") =
-            Stage::Registering { manifest, missing: missing.clone(), foreign: Names::new() };
+            Stage::Registering { manifest, missing: missing.clone() };
         self.require(name, cx);
         self.release_shown_kinds(name, cx);
         self.serve_conversion(name, cx);
@@ -262,9 +260,10 @@ impl Lifecycle {
         cx: &mut Context<'_>,
     ) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
-        let Some(Candidate { version, .. }) = plugin.candidate.take() else { return };
+        let Some(Candidate { version, foreign, .. }) = plugin.candidate.take() else { return };
         let (ready, manifest_of) = (BTreeMap::new(), Arc::clone(&manifest));
-        let serving = Active { version: version.clone(), manifest: manifest_of, rights: rights.clone(), ready };
+        let serving =
+            Active { version: version.clone(), manifest: manifest_of, foreign, rights: rights.clone(), ready };
         let reload = plugin.active.replace(serving).is_some();
         plugin.refused = None;
         plugin.observed = None;

@@ -214,6 +214,7 @@ impl Lifecycle {
         }
         let spec = live.filter(|_| anothers.is_none()).map(|live| plugin_object::spec(live));
         if self.sources.specs.get(name) != spec.as_ref() {
+            self.regrant(name, spec.as_ref(), cx);
             let affected = self.sources.want(name, spec);
             self.resolve_all(affected, cx);
         }

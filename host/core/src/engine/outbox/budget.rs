@@ -45,6 +45,8 @@ pub(super) struct Debt {
 struct Account {
     writes: TokenBucket,
     creates: TokenBucket,
+    /// How fast they fill.
+    most: WriteBudget,
 }
 
 impl Budgets {
@@ -55,19 +57,21 @@ impl Budgets {
     /// Counts a write of a plugin, which `creates` an object or does not. Returns why the next one has to wait. A `granted`
     /// number of writes a minute replaces the host's, and bounds the creates too.
     pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, creates: bool, granted: Option<u32>) -> Option<Debt> {
-        let WriteBudget { writes_per_minute, creates_per_minute } = self.most;
-        let (writes_per_minute, creates_per_minute) =
-            granted.map_or((writes_per_minute, creates_per_minute), |granted| (granted, granted));
+        let of_grant = |granted| WriteBudget { writes_per_minute: granted, creates_per_minute: granted };
+        let most = granted.map_or(self.most, of_grant);
+        let WriteBudget { writes_per_minute, creates_per_minute } = most;
         if self.of_plugin.len() > REMEMBERED && !self.of_plugin.contains_key(plugin) {
             self.of_plugin.retain(|_, account| {
-                let writes_are_full = account.writes.is_full(now_ms, writes_per_minute);
-                !(account.creates.is_full(now_ms, creates_per_minute) && writes_are_full)
+                let writes_are_full = account.writes.is_full(now_ms, account.most.writes_per_minute);
+                !(account.creates.is_full(now_ms, account.most.creates_per_minute) && writes_are_full)
             });
         }
         let account = self.of_plugin.entry(Arc::clone(plugin)).or_insert_with(|| Account {
             writes: TokenBucket::full(now_ms, writes_per_minute),
             creates: TokenBucket::full(now_ms, creates_per_minute),
+            most,
         });
+        account.most = most;
         let creates = creates.then_some((&mut account.creates, creates_per_minute, "creates"));
         let of_kinds = creates.into_iter().chain([(&mut account.writes, writes_per_minute, "writes")]);
         let debts = of_kinds.filter_map(|(bucket, most, what)| Some((bucket.spend(now_ms, most)?, most, what)));
@@ -132,7 +136,8 @@ mod tests {
             budgets.spend(0, &debtor, CREATE, None);
         }
         for number in 0..1_000_u64 {
-            budgets.spend(number, &number.to_string().into(), OTHER, None);
+            let granted = (number % 3 == 0).then_some(1 + u32::try_from(number).unwrap() * 1_000);
+            budgets.spend(number, &number.to_string().into(), OTHER, granted);
         }
         assert!(budgets.of_plugin.len() < 300, "{}", budgets.of_plugin.len());
         assert!(budgets.spend(999, &debtor, CREATE, None).is_some());

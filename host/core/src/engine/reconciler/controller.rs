@@ -33,6 +33,8 @@ pub(super) struct Controller {
     /// The finalizer's name, also of a version that does not finalize: an earlier one may have.
     pub finalizer: String,
     pub version: Version,
+    /// The host's namespace, for a built-in kind: its ConfigMaps are plugins.
+    avoided: Option<Arc<str>>,
     pub spec: Arc<ControllerSpec>,
     pub access: Arc<Access>,
     /// What the plugin may do in some namespaces alone.
@@ -46,7 +48,13 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    fn new(plugin: &Arc<str>, version: &Version, manifest: &Manifest, spec: &ControllerSpec) -> Self {
+    fn new(
+        plugin: &Arc<str>,
+        version: &Version,
+        manifest: &Manifest,
+        spec: &ControllerSpec,
+        host_namespace: &Arc<str>,
+    ) -> Self {
         let scopes = spec.scopes();
         let visible = visible(&scopes, version);
         let narrowed = scopes.into_iter().filter(|(_, scope)| !scope.is_everything());
@@ -57,6 +65,7 @@ impl Controller {
             field_manager: field_manager(plugin),
             finalizer: finalizer::name(plugin),
             version: version.clone(),
+            avoided: (spec.builtin && !version.grants.host_namespace).then(|| Arc::clone(host_namespace)),
             spec: Arc::new(ControllerSpec { visible: visible.clone(), ..spec.clone() }),
             access: Arc::new(
                 Access::new(spec.readable(), manifest.limits.read_bytes)
@@ -82,8 +91,10 @@ impl Controller {
     /// Whether an object of its kind is reconciled: one that the predicate selects, or one being deleted with its
     /// finalizer. What the plugin may not read is no object of its own.
     pub fn reconciles(&self, object: &Object) -> bool {
-        let is_selected =
-            || self.spec.selects(object) || (object.deleting && finalizer::is_on(object, &self.finalizer));
+        let is_avoided = self.avoided.as_ref() == Some(&object.name.namespace);
+        let is_selected = || {
+            (self.spec.selects(object) && !is_avoided) || (object.deleting && finalizer::is_on(object, &self.finalizer))
+        };
         self.access.shows(object) && is_selected()
     }
 
@@ -135,7 +146,7 @@ impl Reconciler {
         let mut before: BTreeMap<Kind, ControllerId> =
             self.controllers_of(plugin).map(|(id, controller)| (controller.spec.primary.clone(), id)).collect();
         for spec in &manifest.controllers {
-            let mut controller = Controller::new(plugin, version, manifest, spec);
+            let mut controller = Controller::new(plugin, version, manifest, spec, &self.reserved.namespace);
             let id = before.remove(&spec.primary).unwrap_or_else(|| {
                 self.last_controller += 1;
                 ControllerId(self.last_controller)

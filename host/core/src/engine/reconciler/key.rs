@@ -176,11 +176,11 @@ impl StalledReason {
         Some(Self::new(NOT_FOUND, format!("{subject} to be patched and {does_not} exist")))
     }
 
-    /// The plugin's outcomes want more objects than it is granted.
-    pub fn too_many_objects(plugin: &str, wanted: usize, most: usize) -> Self {
+    /// There is no room for the objects of an outcome beside those of other keys.
+    pub fn too_many_objects(plugin: &str, wanted: usize, others: usize, most: usize) -> Self {
         let message = format!(
-            "{plugin} wants {wanted} objects in all, and spec.grants.maxObjects of its Plugin lets it have {most}, so none is \
-             created; raise it, or delete owners"
+            "it wants {wanted} objects beside {others} of others, and spec.grants.maxObjects of the Plugin {plugin} lets them have \
+             {most} in all, so none is created; raise it, or delete others"
         );
         Self::new(TOO_MANY_OBJECTS, message)
     }
@@ -250,7 +250,7 @@ pub(super) struct LastCall {
     pub generation: i64,
     /// [`Object::edition`] of the object in the call.
     pub edition: u64,
-    /// Objects that its outcome wants, or the last one that there was.
+    /// The objects for which the key has room: those of its last outcome that had it.
     pub objects: usize,
     /// Bytes of what is remembered of rejected writes beside it.
     pub rejected_bytes: usize,
@@ -399,14 +399,6 @@ impl KeyState {
         self.memory.exact.clear();
         self.memory.sent.clear();
         self.turn.unsorted_version = None;
-    }
-
-    /// How many objects an outcome wants, or the one before it, if it is none.
-    pub fn objects_of(&self, outcome: &CallOutcome) -> usize {
-        match outcome {
-            CallOutcome::Wants(prepared) => prepared.objects(),
-            _ => self.last.as_ref().map_or(0, |last| last.objects),
-        }
     }
 
     /// The last outcome.

@@ -1,6 +1,7 @@
 //! From a checked outcome to a run: which writes are missing, their order (X1), and whether the breaker admits them
 //! (X9). `writes.rs` sends them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::key::{Ending, Run, Stage, StalledReason};
@@ -85,7 +86,8 @@ impl Reconciler {
     ) {
         self.exchanges.keep(key, |known| prepared.requests.iter().any(|each| each.fingerprint == known.fingerprint));
         let Some(mut missing) = self.missing(key, primary, prepared, skipped, cx) else { return };
-        let no_room = self.withhold_creates(key, &mut missing, cx).or_else(|| self.no_room(key, &prepared.requests));
+        let over = self.withhold_creates(key, primary, prepared, &mut missing, cx);
+        let no_room = over.or_else(|| self.no_room(key, &prepared.requests));
         let room_ms = no_room.as_ref().map(|_| NO_ROOM_DELAY_MS);
         let stall = missing.stall(primary).or(no_room);
         // The guest's status may claim that the child was created or the object patched, so a stall replaces it.
@@ -142,20 +144,39 @@ impl Reconciler {
         self.begin_run(key, run, cx);
     }
 
-    /// Creates nothing while the plugin's outcomes want more objects than it is granted.
-    fn withhold_creates(&self, key: &Key, missing: &mut Missing, cx: &Context<'_>) -> Option<StalledReason> {
+    /// Takes the room that an outcome needs of what the plugin is granted. Without room nothing is created, and nothing is deleted
+    /// to be created anew; another key, which has its room, goes on.
+    fn withhold_creates(
+        &mut self,
+        key: &Key,
+        primary: &Object,
+        prepared: &Prepared,
+        missing: &mut Missing,
+        cx: &Context<'_>,
+    ) -> Option<StalledReason> {
         let controller = self.controllers.get(&key.controller)?;
-        let (wanted, most) = (self.wanted_objects.of(&controller.plugin), controller.version.grants.max_objects?);
-        if wanted <= most {
+        let last = self.keys.get_mut(key)?.last.as_mut()?;
+        // Without children in the outcome, those that there are stay.
+        let wanted = prepared.objects().max(if prepared.children.is_none() { last.objects } else { 0 });
+        let others = self.wanted_objects.of(&controller.plugin).saturating_sub(last.objects);
+        let most = controller.version.grants.max_objects.unwrap_or(usize::MAX);
+        if primary.deleting || wanted <= last.objects || others.saturating_add(wanted) <= most {
+            self.wanted_objects.subtract(&controller.plugin, last.objects);
+            self.wanted_objects.add(&controller.plugin, wanted);
+            last.objects = wanted;
             return None;
         }
         let snapshot = cx.store.snapshot();
         let is_shown = |target: &ObjectRef| snapshot.get(&target.kind, &target.name).is_some();
-        let before = missing.children.children.len() + missing.actions.changes.len();
-        missing.children.children.retain(|op| !op.creates(is_shown));
-        missing.actions.changes.retain(|op| !op.creates(is_shown));
-        let is_any_withheld = missing.children.children.len() + missing.actions.changes.len() < before;
-        is_any_withheld.then(|| StalledReason::too_many_objects(&controller.plugin, wanted, most))
+        let Missing { children, actions, .. } = missing;
+        let before = children.children.len() + actions.changes.len();
+        children.children.retain(|op| !op.creates(is_shown));
+        actions.changes.retain(|op| !op.creates(is_shown));
+        let keys: BTreeSet<&str> = prepared.children.iter().flatten().map(|child| &*child.key).collect();
+        let is_replaced = |op: &WriteOp| children.written.get(op.target()).is_some_and(|it| keys.contains(&*it.key));
+        children.deletes.retain(|op| !is_replaced(op));
+        let is_withheld = children.children.len() + actions.changes.len() < before;
+        is_withheld.then(|| StalledReason::too_many_objects(&controller.plugin, wanted, others, most))
     }
 
     /// Whether neither the API server may carry out a write of unknown result after the cleanup, nor another server a request

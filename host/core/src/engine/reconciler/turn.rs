@@ -223,7 +223,7 @@ impl Reconciler {
             generation: called_with.generation,
             edition: called_with.edition(),
             rejected_bytes: state.rejected_bytes(),
-            objects: state.objects_of(&outcome),
+            objects: state.last.as_ref().map_or(0, |last| last.objects),
             reads: done.reads,
             outcome: outcome.clone(),
         };

@@ -78,6 +78,51 @@ fn g10_a_newer_version_that_asks_for_more_than_is_granted_leaves_the_one_before_
 }
 
 #[test]
+fn g10_what_is_taken_away_counts_also_while_the_source_offers_what_cannot_serve() {
+    let mut host = Host::started_as(Config { require_service_account: true, ..config() });
+    host.offer_component(0, component(0, ADMITTING));
+    write_spec(&mut host, 0, granted(0, ""));
+    host.create_objects(0, 1);
+    host.end_creates();
+    host.offer_manifest(0, ADMITTING + 1, &json!({"kind": "no manifest"}));
+    host.pass(1_000);
+    assert_eq!(status(&host, "Ready"), "True ServingPrevious");
+    write_spec(&mut host, 0, granted(0, "admission"));
+    host.pass(1_000);
+    assert!(host.admission.pop().unwrap().1.is_none(), "its webhooks end");
+    let calls = host.calls;
+    host.create_objects(0, 2);
+    host.pass(60_000);
+    assert_eq!((host.calls, &*status(&host, "Ready")), (calls, "False InvalidManifest"));
+}
+
+#[test]
+fn g10_a_plugin_that_is_not_granted_when_the_host_starts_loses_the_webhooks_that_it_had() {
+    let mut host = Host::started_as(Config { require_service_account: true, ..config() });
+    host.offer_component(0, component(0, ADMITTING));
+    write_spec(&mut host, 0, granted(0, "admission"));
+    let (name, backend) = host.admission.pop().expect("the host ends what another process may have registered");
+    assert_eq!((name, backend.is_none()), (plugin_name(0), true));
+}
+
+#[test]
+fn g10_an_object_without_room_keeps_no_other_from_what_it_has() {
+    let mut host = Host::serving(1);
+    write_spec(&mut host, 0, json!({"grants": {"maxObjects": 2}}));
+    host.create_objects(0, 3);
+    let children: Vec<ObjectRef> = host.bodies.values().map(|(target, _)| target.clone()).collect();
+    host.end_creates();
+    assert_eq!(children.len(), 2);
+    host.show_object_gone(&children[0]);
+    host.pass(1_000);
+    let again: Vec<ObjectRef> = host.bodies.values().map(|(target, _)| target.clone()).collect();
+    assert_eq!(again, children[..1], "a child that was deleted is created again");
+    host.end_creates();
+    host.pass(120_000);
+    assert!(host.creates.is_empty(), "the third waits");
+}
+
+#[test]
 fn g10_a_plugin_has_as_many_objects_as_it_is_granted_and_none_is_created_beyond_that() {
     let mut host = Host::serving(2);
     write_spec(&mut host, 0, json!({"grants": {"maxObjects": 3}}));
@@ -90,7 +135,7 @@ fn g10_a_plugin_has_as_many_objects_as_it_is_granted_and_none_is_created_beyond_
     assert_eq!(host.creates.len(), 4, "another plugin has its own bound");
     host.end_creates();
     let stalled = notes(&host, "TooManyObjects");
-    assert!(stalled.len() == 1 && stalled[0].contains("wants 4 objects"), "{stalled:?}");
+    assert!(stalled.len() == 1 && stalled[0].contains("wants 1 objects beside 3 of others"), "{stalled:?}");
     write_spec(&mut host, 0, json!({"grants": {"maxObjects": 4}}));
     host.pass(1_000);
     assert_eq!(host.creates.len(), 1);
