@@ -29,7 +29,8 @@ It writes configmap.yaml, plugin.yaml and rbac.yaml anew each time, and kustomiz
 so that what you add there stays. The ConfigMap's name has the first digits of the component's digest, and
 is never changed: an update is another one, which the Plugin names. Prune what is no longer in the folder,
 as Argo CD and Flux do. Read rbac.yaml before you commit it: it is what the plugin can do with objects; and
-spec.grants in plugin.yaml: its CustomResourceDefinitions and webhooks, which the host registers.")]
+spec.grants in plugin.yaml: its CustomResourceDefinitions and webhooks, which the host registers. Bounds of
+your own, such as maxObjects, belong in a patch of kustomization.yaml.")]
 pub struct ManifestsArgs {
     /// The plugin
     #[arg(value_name = "FILE.wasm")]

@@ -145,7 +145,7 @@ impl Reconciler {
     }
 
     /// Takes the room that an outcome needs of what the plugin is granted. Without room nothing is created, and nothing is deleted
-    /// to be created anew; another key, which has its room, goes on.
+    /// to be created anew; another key, which has its room, is not concerned.
     fn withhold_creates(
         &mut self,
         key: &Key,
