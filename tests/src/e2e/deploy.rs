@@ -234,8 +234,10 @@ fn plugins_and_secrets_are_held(world: &World, deployed: &Deployed) {
     };
     let policy = "mortise-host-plugins";
     refused(policy, create("unnamed", &json!({}), json!({})));
-    let why = refused(policy, create("rich", &of_host("a"), json!({"serviceAccountName": "admin"})));
-    assert!(why.contains("people name the ServiceAccount of a Plugin, not the host: rich"), "{why}");
+    for spec in [json!({"serviceAccountName": "admin"}), json!({"grants": {"admission": ["Pod"]}})] {
+        let why = refused(policy, create("rich", &of_host("a"), spec));
+        assert!(why.contains("people name the ServiceAccount of a Plugin and grant, not the host: rich"), "{why}");
+    }
     let theirs = world.api(PLUGIN.0, PLUGIN.1, None);
     world.block_on(theirs.create(&post, &parsed(&plugin("of-a-person", &json!({}), &json!({}))))).unwrap();
     refused(policy, world.block_on(api.delete("of-a-person", &DeleteParams::default())));

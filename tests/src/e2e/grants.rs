@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::rights::{bind, bind_here, grant, start_restricted_with};
-use super::world::{HOST_NAMESPACE, World, built};
+use super::world::{HOST_NAMESPACE, OF_A_TEST, World, built};
 
 fn plugin(world: &World, name: &str, spec: &Value) {
     world.apply(&json!({
@@ -30,9 +30,10 @@ fn is_refused(world: &World) -> bool {
 /// The definition of Pictures as somebody else has it.
 fn define_pictures(world: &World) {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let (key, value) = OF_A_TEST.split_once('=').unwrap();
     world.apply(&json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "pictures.test.mortise.dev"},
+        "metadata": {"name": "pictures.test.mortise.dev", "labels": {key: value}},
         "spec": {
             "group": "test.mortise.dev", "scope": "Namespaced", "names": {"kind": "Picture", "plural": "pictures"},
             "versions": [{

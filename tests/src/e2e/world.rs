@@ -512,6 +512,7 @@ impl World {
         self.clean_finalizers();
         // The plugins' CRDs, not the host's own.
         delete(&["crd", "-l", "app.kubernetes.io/managed-by=mortise,app.kubernetes.io/part-of!=mortise"]);
+        delete(&["crd", "-l", OF_A_TEST]);
         delete(&["plugins.mortise.dev", "--all"]);
         delete(&["lease", "-n", HOST_NAMESPACE, "--all"]);
         // Otherwise a plugin for Deployments would find them in the next test, in a terminating namespace.
