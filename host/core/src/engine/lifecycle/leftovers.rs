@@ -69,7 +69,7 @@ fn finalizers_left(name: &str, plugin: &Plugin, cx: &Context<'_>) -> Option<Stri
     (count > 0).then(|| {
         format!(
             "{count} objects keep the finalizer {finalizer} and cannot be deleted until the plugin is back or they are \
-             released with: mortise finalizers release {name}\n{}",
+             released with `mortise finalizers release {name}`:\n{}",
             objects.join(", ")
         )
     })
