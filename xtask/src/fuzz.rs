@@ -3,7 +3,7 @@
 //! of the code.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -72,7 +72,7 @@ pub(crate) fn options(args: &[&str]) -> Option<(&'static str, Act)> {
 pub(crate) fn run(checkout: &Checkout, target: &'static str, act: Act) -> Result<()> {
     let fuzzer = Fuzzer::build(checkout)?;
     match act {
-        Act::Run { seconds } => execute(&mut fuzzer.run(target, seconds)?),
+        Act::Run { seconds } => execute(&mut fuzzer.run(target, seconds, &fuzzer.folder("corpus", target)?)?),
         Act::Input(file) => execute(fuzzer.command(target).arg(file)),
         Act::Minimise => fuzzer.minimise(target),
     }
@@ -140,8 +140,8 @@ impl<'a> Fuzzer<'a> {
         self.checkout.target("fuzz").join(format!("{target}.log"))
     }
 
-    /// New inputs are written to the first folder of the corpus, which git does not have.
-    fn run(&self, target: &str, seconds: u64) -> Result<Command> {
+    /// New inputs are written to the folder `found`, which git does not have, and which the corpus has too.
+    fn run(&self, target: &str, seconds: u64, found: &Path) -> Result<Command> {
         let failures = self.folder("failures", target)?;
         let mut command = self.command(target);
         command.args(["-print_final_stats=1", "-reload=0"]);
@@ -152,14 +152,19 @@ impl<'a> Fuzzer<'a> {
         if dictionary.is_file() {
             command.arg(format!("-dict={}", dictionary.display()));
         }
-        command.arg(self.folder("corpus", target)?).arg(self.corpus(target));
+        command.arg(found).arg(self.corpus(target));
         Ok(command)
     }
 
+    /// The same inputs in the same order on every machine, as far as a minute lasts: the corpus of git, and one seed. A person's
+    /// runs have others.
     fn begin(&self, target: &str) -> Result<Child> {
         let log = self.log(target);
         let log = File::create(&log).with_context(|| format!("create {}", log.display()))?;
-        let mut command = self.run(target, SECONDS)?;
+        let found = self.folder("tested", target)?;
+        fs::remove_dir_all(&found).and_then(|()| fs::create_dir(&found)).context("empty the corpus of the test")?;
+        let mut command = self.run(target, SECONDS, &found)?;
+        command.arg("-seed=1");
         println!("{}", line(&command));
         start(command.stdout(Stdio::null()).stderr(log))
     }
@@ -236,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_targets_are_those_of_the_fuzz_package() {
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/src/lib.rs");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/src/lib.rs");
         let text = fs::read_to_string(file).unwrap();
         let names = text.split("Target { name: \"").skip(1).filter_map(|rest| rest.split('"').next());
         assert_eq!(names.collect::<Vec<_>>(), TARGETS);
