@@ -44,6 +44,7 @@ mod rights;
 mod scopes;
 mod shutdown;
 mod stalled;
+mod tenants;
 mod tracked;
 mod two_hosts;
 mod world;

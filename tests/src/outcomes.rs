@@ -127,6 +127,7 @@ fn spec((api_version, kind): (&str, &str)) -> ControllerSpec {
     let anywhere = OwnedKind { tracked: true, adopt: true, ..owned(ANYWHERE) };
     ControllerSpec {
         primary: Kind::new(api_version, kind),
+        scope: Scope::default(),
         builtin: !api_version.contains("example.com"),
         selection: Predicate::default(),
         owns: if kind == VAULT.1 {

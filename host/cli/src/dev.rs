@@ -186,6 +186,7 @@ fn host(folder: &Path, kubeconfig: &Path) -> anyhow::Result<Config> {
         cache_key_file: None,
         development: true,
         require_service_account: false,
+        tenants: None,
         workers: config::workers(None),
         write_budget: WriteBudget { writes_per_minute: WRITES_PER_MINUTE, creates_per_minute: WRITES_PER_MINUTE },
         http: None,

@@ -23,6 +23,7 @@ mod tests;
 
 use rules::{account, aggregated, label, metadata, named_namespaces, role_name, role_ref, rule, rules, unnamed_groups};
 pub use service_account::Identified;
+use service_account::OfTenant;
 
 #[derive(Debug, Args)]
 #[command(
@@ -35,8 +36,17 @@ Examples:
   Let the host run a plugin with the host's own identity:
       mortise rbac podset.wasm | kubectl apply -f -
 
+  Let the host run a plugin of a tenant, in the namespace team-a alone, for those who grant rights there:
+      mortise rbac podset.wasm --tenant team-a | kubectl apply -f -
+
   Set up the host's own rights, and the role that gathers those of all plugins:
       mortise rbac --host | kubectl apply -f -
+
+With --tenant it prints the ServiceAccount in that namespace, a Role with what the plugin may do there, and one by
+which the host reads what the plugin reads, finds its ConfigMap, and acts as this ServiceAccount. A host that runs
+with --tenant-namespaces also watches Namespaces: `mortise rbac --host --tenants` prints its roles with that. Nobody can
+grant what they may not do, so --tenants with a plugin prints a ClusterRole that gives the administrators of namespaces
+(Kubernetes' role `admin`) the plugin's own kinds, and Events.
 
 With --service-account it prints the ServiceAccount in the host's namespace, its roles and their bindings, a
 ClusterRole with what the host watches for it, a Role by which the host may act as it, and the Plugin
@@ -57,10 +67,18 @@ pub struct RbacArgs {
     /// Print the host's own roles and bindings instead
     #[arg(long)]
     host: bool,
+    /// With --host, also the rights of a host that runs with --tenant-namespaces; with a plugin, those that tenants have to have
+    /// to bring it, as a part of Kubernetes' role `admin`
+    #[arg(long, conflicts_with_all = ["tenant", "service_account"])]
+    tenants: bool,
+    /// Namespace of the tenant whose plugin it is to be
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "host")]
+    tenant: Option<Namespace>,
     /// Name of the plugin in the cluster [default: the file's name]
     #[arg(long, value_name = "NAME", conflicts_with = "host")]
     name: Option<String>,
-    /// Name of the ServiceAccount in the host's namespace that the plugin is to act as
+    /// Name of the ServiceAccount in the host's namespace, or the tenant's, that the plugin is to act as [default with
+    /// --tenant: the plugin's name]
     #[arg(long, value_name = "NAME", conflicts_with = "host")]
     service_account: Option<String>,
     /// Namespace of the host
@@ -73,10 +91,23 @@ pub struct RbacArgs {
 
 pub fn run(args: &RbacArgs) -> anyhow::Result<()> {
     let Some(file) = &args.file else {
-        return crate::words::print(&host(args.namespace.as_str())?);
+        return crate::words::print(&host(args.namespace.as_str(), args.tenants)?);
     };
     let name = crate::kubernetes::plugin_name(args.name.as_deref(), file)?;
     let component = crate::component::load(file, args.cache_dir.clone())?;
+    if args.tenants {
+        return crate::words::print(&documents(&[service_account::for_tenants(&name, &component.manifest)])?);
+    }
+    if let Some(tenant) = &args.tenant {
+        let of_tenant = OfTenant {
+            name: &name,
+            manifest: &component.manifest.of_tenant(&tenant.as_str().into())?,
+            tenant: tenant.as_str(),
+            host_namespace: args.namespace.as_str(),
+            service_account: args.service_account.as_deref().unwrap_or(&name),
+        };
+        return crate::words::print(&of_tenant.documents()?);
+    }
     if let Some(service_account) = &args.service_account {
         let (manifest, namespace) = (&component.manifest, args.namespace.as_str());
         let identified = Identified { plugin: &name, manifest, namespace, service_account };
@@ -109,14 +140,14 @@ fn in_namespaces(name: &str, manifest: &Manifest, host_namespace: &str) -> Vec<(
 
 /// The rights of the host without any plugin, in the cluster and in its own namespace; and the role that aggregates
 /// them with every plugin's, bound to the host's ServiceAccount. The role of scrapers is for others to bind.
-fn host(namespace: &str) -> anyhow::Result<String> {
+fn host(namespace: &str, has_tenants: bool) -> anyhow::Result<String> {
     let label = LabelSelector { match_labels: Some(label(AGGREGATE_LABEL, "true")), ..LabelSelector::default() };
     let gathered = ClusterRole {
         metadata: metadata(HOST, None),
         aggregation_rule: Some(AggregationRule { cluster_role_selectors: Some(vec![label]) }),
         rules: None,
     };
-    let (metadata_of_own, rules) = (aggregated(metadata("mortise-host", None)), Some(of_the_cluster()));
+    let (metadata_of_own, rules) = (aggregated(metadata("mortise-host", None)), Some(of_the_cluster(has_tenants)));
     let own = ClusterRole { metadata: metadata_of_own, rules, aggregation_rule: None };
     let scrapes = ClusterRole {
         metadata: metadata(METRICS_READER, None),
@@ -140,8 +171,10 @@ fn host(namespace: &str) -> anyhow::Result<String> {
     Ok([roles.concat(), documents(&[own_here])?, documents(&[binding_here])?].concat())
 }
 
-fn of_the_cluster() -> Vec<PolicyRule> {
-    vec![
+fn of_the_cluster(has_tenants: bool) -> Vec<PolicyRule> {
+    // Which namespaces are tenants.
+    let of_tenants = has_tenants.then(|| rule("", &["namespaces"], &["list", "watch"]));
+    let rules = vec![
         // Admission webhooks. The host writes only those with its own label.
         rule(
             "admissionregistration.k8s.io",
@@ -162,7 +195,8 @@ fn of_the_cluster() -> Vec<PolicyRule> {
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule(GROUP, &["plugins"], &["get", "list", "watch", "create", "delete"]),
         rule(GROUP, &["plugins/status"], &["patch"]),
-    ]
+    ];
+    rules.into_iter().chain(of_tenants).collect()
 }
 
 fn of_the_namespace() -> Vec<PolicyRule> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use mortise_core::engine::WriteBudget;
+use mortise_core::selector::Selector;
 use mortise_kube::client::Access;
 use mortise_runtime::config::{
     self, BindAddress, Config, HttpConfig, LeaderElection, LeaseName, Namespace, SecureMetrics, WebhookClients,
@@ -62,6 +63,10 @@ pub struct RunArgs {
     /// Refuse plugins whose Plugin object names no ServiceAccount; without it, they act as the host itself
     #[arg(long)]
     require_service_account: bool,
+    /// Labels of namespaces that bring plugins of their own, in ConfigMaps with the label mortise.dev/plugin=true: such a
+    /// plugin sees and writes its namespace alone, as a ServiceAccount there. "mortise.dev/tenant=true"
+    #[arg(long, value_name = "SELECTOR", value_parser = tenants)]
+    tenant_namespaces: Option<Selector>,
     /// Threads that run reconciles, at least 3; admission and conversion have half as many, also at least 3
     /// [default: the cores that the container may use plus one, or fewer where its memory has room for fewer guests]
     #[arg(long, value_name = "N")]
@@ -135,6 +140,15 @@ pub struct RunArgs {
     log_level: log::Level,
 }
 
+/// Without labels every namespace would be a tenant, kube-system too.
+fn tenants(text: &str) -> Result<Selector, String> {
+    let selector = Selector::parse(text).map_err(|error| error.to_string())?;
+    if selector.is_everything() {
+        return Err("it selects every namespace; name a label, such as mortise.dev/tenant=true".to_owned());
+    }
+    Ok(selector)
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Addresses {
     Remote,
@@ -180,6 +194,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<()> {
         cache_key_file: args.cache_key_file,
         development: false,
         require_service_account: args.require_service_account,
+        tenants: args.tenant_namespaces,
         workers: config::workers(args.workers),
         write_budget: WriteBudget {
             writes_per_minute: args.plugin_writes_per_minute,

@@ -94,6 +94,8 @@ pub struct Call {
     pub cause: Cause,
     /// The plugin's name.
     pub plugin: Arc<str>,
+    /// Whose share of the workers it takes: the plugin's, or its tenant's.
+    pub share: Arc<str>,
     /// The reconciled object.
     pub object: Arc<Object>,
     /// What the guest may see.

@@ -7,6 +7,7 @@ use crate::grants::Grants;
 use crate::refusal::Refusal;
 use crate::rights::{Namespaces, Rights};
 use crate::service_account::ServiceAccount;
+use crate::tenant::TenantSource;
 
 /// Bytes of a component's head: the magic number, a version, and a layer that distinguishes components from modules.
 pub const HEAD_BYTES: usize = 8;
@@ -52,7 +53,9 @@ pub struct Offer {
     pub source_version: Arc<str>,
     /// It is a plugin only where a Plugin object names it.
     pub only_named: bool,
-    /// As [`Version::service_account`]. A source has none: its Plugin object names it.
+    /// The ConfigMap of a tenant, if it is there.
+    pub tenant: Option<Arc<TenantSource>>,
+    /// As [`Version::service_account`]. A source has none: its Plugin object names it, or its tenant.
     pub service_account: Option<Arc<ServiceAccount>>,
     /// As [`Version::namespaces`].
     pub namespaces: Option<Namespaces>,
@@ -76,6 +79,7 @@ impl Offer {
             config,
             source_version: "".into(),
             only_named: false,
+            tenant: None,
             service_account: None,
             namespaces: None,
             grants: Arc::default(),
@@ -89,6 +93,21 @@ impl Offer {
         let grants = Arc::clone(&self.grants);
         Version { digest, config, service_account, namespaces, grants, rights: None }
     }
+}
+
+/// What a source has under a plugin's name that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// As [`Offer::name`].
+    pub name: Arc<str>,
+    /// As [`Offer::source`].
+    pub source: Arc<str>,
+    /// Why it cannot be read, and what to do.
+    pub refusal: Refusal,
+    /// As [`Offer::only_named`].
+    pub only_named: bool,
+    /// As [`Offer::tenant`].
+    pub tenant: Option<Arc<TenantSource>>,
 }
 
 /// A component with its configuration, and what it acts as. Calls of one version with equal inputs have equal outcomes.

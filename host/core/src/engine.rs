@@ -137,11 +137,10 @@ impl Engine {
         self.with(effects, |Machines { lifecycle, reconciler, outbox }, cx| match event {
             Event::Started => lifecycle.start(cx),
             Event::PluginFound(offer) => lifecycle.on_source_found(offer, cx),
-            Event::PluginUnreadable { name, source, refusal, only_named } => {
-                lifecycle.on_source_unreadable(&name, source, refusal, only_named, cx);
-            }
+            Event::PluginUnreadable(unreadable) => lifecycle.on_source_unreadable(unreadable, cx),
             Event::PluginGone { name, source } => lifecycle.on_source_gone(&name, &source, cx),
             Event::SourcesListed => lifecycle.on_sources_listed(cx),
+            Event::TenantListed(namespace) => lifecycle.on_tenant_listed(&namespace, cx),
             Event::Compiled(digest, result) => lifecycle.on_compiled(&digest, result, cx),
             Event::CrdRegistered { plugin, crd, result } => lifecycle.on_crd_registered(&plugin, &crd, result, cx),
             Event::AdmissionServed { plugin, digest, result } => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::admission::AdmissionBackend;
 use crate::audit;
 use crate::call::{Call, CallDone, CallId};
-use crate::component::{Compiled, Offer};
+use crate::component::{Compiled, Offer, Unreadable};
 use crate::conversion::ConversionBackend;
 use crate::crd::{CrdError, CrdOwner};
 use crate::digest::Digest;
@@ -32,16 +32,7 @@ pub enum Event {
     /// A source offers a plugin, for the first time or changed.
     PluginFound(Offer),
     /// A source has something under this name that is no readable plugin.
-    PluginUnreadable {
-        /// The plugin's name.
-        name: Arc<str>,
-        /// The source's text for people.
-        source: Arc<str>,
-        /// Why it cannot be read.
-        refusal: Refusal,
-        /// As [`Offer::only_named`].
-        only_named: bool,
-    },
+    PluginUnreadable(Unreadable),
     /// A source no longer offers this plugin.
     PluginGone {
         /// The plugin's name.
@@ -51,6 +42,8 @@ pub enum Event {
     },
     /// Every source has listed its plugins once.
     SourcesListed,
+    /// The plugins of this tenant are listed; the result of [`Effect::WatchTenant`].
+    TenantListed(Arc<str>),
     /// The result of [`Effect::Compile`].
     Compiled(Digest, Result<Compiled, Refusal>),
     /// The result of [`Effect::RegisterCrd`].
@@ -148,6 +141,11 @@ pub enum Effect {
     Relist(Slice),
     /// Stop the watch of this slice.
     StopWatch(Slice),
+    /// List and watch the ConfigMaps with plugins of this namespace, anew if they are watched already; answered by
+    /// [`Event::TenantListed`].
+    WatchTenant(Arc<str>),
+    /// Stop the watch of this tenant's plugins. Events that are under way may follow.
+    StopTenant(Arc<str>),
     /// Compile and load the component and read its manifest; answered by [`Event::Compiled`].
     Compile(Digest),
     /// Drop a component that no plugin uses any more.

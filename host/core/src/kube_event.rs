@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::digest::{fingerprint, name_hash};
 use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::tenant;
 use crate::text::EVENT_NOTE;
 use crate::time::{self, Now};
 use crate::well_known::PREFIX;
@@ -114,7 +115,8 @@ impl EventLog {
         let note = EVENT_NOTE.own(note);
         let type_ = if warning { "Warning" } else { "Normal" };
         let key = fingerprint(&[&about.uid, type_, &reason, &note]);
-        let owner = plugin.unwrap_or_default();
+        let share = plugin.map(tenant::share_name).unwrap_or_default();
+        let owner = &*share;
         let known = self.series.get_mut(owner, &key);
         let series = match known.filter(|series| is_recent(*series, now.mono_ms)) {
             Some(series) => {

@@ -56,6 +56,7 @@ pub mod service_account;
 pub mod status;
 pub mod store;
 pub mod successor_mark;
+pub mod tenant;
 pub mod text;
 pub mod time;
 mod token_bucket;

@@ -38,6 +38,7 @@ mod owned;
 mod place;
 mod predicate;
 mod protected;
+mod tenant;
 pub mod writes;
 
 /// A manifest that has been checked.
@@ -49,6 +50,8 @@ pub struct Manifest {
     pub version: Arc<str>,
     /// The CRDs that the plugin brings.
     pub custom_resources: Vec<CustomResource>,
+    /// Those that a tenant's plugin has in its manifest. It does not bring them; they say what a status may have.
+    pub described_resources: Vec<CustomResource>,
     /// One entry per reconciled kind.
     pub controllers: Vec<ControllerSpec>,
     /// What the plugin may write besides children and status.
@@ -61,6 +64,8 @@ pub struct Manifest {
     pub conversion: Vec<ConversionSpec>,
     /// Bounds of every call.
     pub limits: CallLimits,
+    /// Where all that it writes is; everywhere, but for a tenant's.
+    pub writes_in: Scope,
 }
 
 /// Which of the contract's optional interfaces a component exports.
@@ -151,12 +156,14 @@ impl Manifest {
             name: FIELD.own(raw.name).into(),
             version: FIELD.own(raw.version).into(),
             custom_resources,
+            described_resources: Vec::new(),
             controllers,
             writes,
             http,
             admission,
             conversion,
             limits: limits(&raw.limits)?,
+            writes_in: Scope::default(),
         })
     }
 

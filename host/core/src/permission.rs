@@ -62,9 +62,8 @@ pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
             }
         }
     }
-    let everywhere = Scope::default();
     let mut allow = |kind: &Kind, subresource: Option<&str>, verbs: &[&'static str]| {
-        allow_in(&everywhere, kind, subresource, verbs);
+        allow_in(&manifest.writes_in, kind, subresource, verbs);
     };
     for controller in &manifest.controllers {
         if !controller.builtin {

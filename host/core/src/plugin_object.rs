@@ -11,6 +11,7 @@ use crate::digest::Digest;
 use crate::grants::Grants;
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::rights::Namespaces;
+use crate::tenant;
 use crate::well_known::{API_VERSION, HOST_NAMESPACE_LABEL};
 
 /// The CRD's metadata.name.
@@ -31,7 +32,8 @@ pub fn of(name: &Arc<str>) -> ObjectRef {
 /// What is wanted of a plugin. People and their tools write it; the host writes the status alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
-    /// The source, by the name of its ConfigMap; that of the object unless it says another.
+    /// The source, by the name of its ConfigMap; that of the object unless it says another. That of a tenant's plugin follows from
+    /// its name.
     pub source: Arc<str>,
     /// Whether a person made the object, or it names its source: no other plugin has that.
     pub names_source: bool,
@@ -73,10 +75,12 @@ pub fn spec(object: &Object) -> Spec {
         config_map: Option<Arc<str>>,
     }
     let Parts { spec } = serde_json::from_str(object.json()).unwrap_or_default();
+    // That of a tenant's plugin is where its name says.
+    let tenants = tenant::of_plugin(&object.name.name).map(|_| tenant::source_of(&object.name.name));
     let is_by_person = object.label(HOST_NAMESPACE_LABEL).is_none();
     Spec {
         names_source: is_by_person || spec.source.config_map.is_some(),
-        source: spec.source.config_map.unwrap_or_else(|| Arc::clone(&object.name.name)),
+        source: tenants.or(spec.source.config_map).unwrap_or_else(|| Arc::clone(&object.name.name)),
         digest: spec.digest.map(|digest| Digest(digest.into())),
         config: spec.config.map(|config| config.to_string().into()),
         service_account: spec.service_account_name,

@@ -23,6 +23,8 @@ pub const AGGREGATE_LABEL: &str = "mortise.dev/aggregate-to-host";
 /// The label, "true", of a plugin's ConfigMap, and the annotation with the plugin's name on CRDs and webhook
 /// configurations.
 pub const PLUGIN: &str = "mortise.dev/plugin";
+/// On the ConfigMap of a tenant's plugin: the ServiceAccount that it acts as. The ConfigMap's own name, unless given.
+pub const SERVICE_ACCOUNT_ANNOTATION: &str = "mortise.dev/service-account";
 /// The annotation with a child's key, as the guest named it ("0", a node's name, "config").
 pub const CHILD_KEY_ANNOTATION: &str = "mortise.dev/child";
 /// The label with the UID of the owner of a tracked child, which has no owner reference.

@@ -57,9 +57,9 @@ pub enum MayRun {
     Yes,
     /// The controller is not ready or at its concurrency: parked until [`WorkQueue::unpark`].
     NotThisController,
-    /// Its plugin has used up its part of this: parked until [`WorkQueue::unpark_plugins`] or
-    /// [`WorkQueue::unpark_plugin`].
-    NotThisPlugin(ParkedFor),
+    /// Its plugin has used up its part of this: parked until [`WorkQueue::unpark_shares`] or
+    /// [`WorkQueue::unpark_share`].
+    NotThisShare(ParkedFor),
 }
 
 /// What a parked plugin has used up.
@@ -88,8 +88,8 @@ pub struct Taken {
 /// needless unpark costs one check at the next take. Call
 ///
 /// - [`Self::unpark`] when a call of the controller ends, when its concurrency is raised, and when it becomes ready;
-/// - [`Self::unpark_plugins`] when a call or the writes of a plugin end, which leaves room for it or for others;
-/// - [`Self::unpark_plugin`] when the plugin's own budget is refilled.
+/// - [`Self::unpark_shares`] when a call or the writes of a plugin end, which leaves room for it or for others;
+/// - [`Self::unpark_share`] when the plugin's own budget is refilled.
 #[derive(Default, Debug)]
 pub struct WorkQueue {
     controllers: BTreeMap<ControllerId, ControllerQueue>,
@@ -290,7 +290,7 @@ impl WorkQueue {
                     return Some(Taken { key: Key { controller, name }, queued_ms });
                 }
                 MayRun::NotThisController => _ = self.change(controller, |queue| queue.is_parked = true),
-                MayRun::NotThisPlugin(parked_for) => {
+                MayRun::NotThisShare(parked_for) => {
                     share.parked = Some(parked_for);
                     share.update_place(self.virtual_time_us, &mut self.runnable);
                     self.parked.entry(parked_for).or_default().insert(plugin);
@@ -307,7 +307,7 @@ impl WorkQueue {
     }
 
     /// The plugin may be able to run again.
-    pub fn unpark_plugin(&mut self, plugin: &str) {
+    pub fn unpark_share(&mut self, plugin: &str) {
         if let Some(share) = self.shares.get_mut(plugin)
             && let Some(parked_for) = share.parked.take()
         {
@@ -317,10 +317,10 @@ impl WorkQueue {
     }
 
     /// Unparks the plugins that are parked for this and may run again. The cost grows with the parked plugins only.
-    pub fn unpark_plugins(&mut self, parked_for: ParkedFor, mut may_run: impl FnMut(&str) -> bool) {
+    pub fn unpark_shares(&mut self, parked_for: ParkedFor, mut may_run: impl FnMut(&str) -> bool) {
         let parked = self.parked.get(&parked_for).into_iter().flatten();
         let unparked: Vec<Arc<str>> = parked.filter(|plugin| may_run(plugin)).cloned().collect();
-        unparked.iter().for_each(|plugin| self.unpark_plugin(plugin));
+        unparked.iter().for_each(|plugin| self.unpark_share(plugin));
     }
 
     /// Whether some key may be taken, as far as the queue knows.

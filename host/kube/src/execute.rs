@@ -15,6 +15,7 @@ use mortise_core::limits::WRITE_TIMEOUT_MS;
 use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use mortise_core::response;
 use mortise_core::service_account::ServiceAccount;
+use mortise_core::tenant;
 use mortise_core::write::{self, Write, WriteError, WriteErrorClass, WriteOp, Written};
 
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, Response, request};
@@ -121,7 +122,7 @@ impl ApiServer {
 
     /// Sends the request of a write, and reads its response.
     async fn sent(&self, request: Request<Body>, write: &Write) -> Result<Written, Failure> {
-        match self.send_while_claimed(request, write.plugin.clone(), write.not_after_ms).await {
+        match self.send_while_claimed(request, write.plugin.as_ref().map(tenant::share), write.not_after_ms).await {
             Ok(response) => response::written(&response.body).map_err(Failure::Lost),
             Err(Failure::Response(refused)) => response::refused(refused, &write.op).map_err(Failure::Response),
             Err(failure) => Err(failure),

@@ -45,8 +45,10 @@ pub(crate) struct Components {
 
 #[derive(Debug)]
 struct Known {
-    /// Where it was found last.
+    /// Where it was found last; not at a tenant, while the host's namespace or the folder may have it.
     origin: Origin,
+    /// Where else it was found, if the first has it no more.
+    other: Option<Origin>,
     stage: Stage,
 }
 
@@ -98,11 +100,11 @@ impl Components {
         let known = match self.known.entry(digest.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                unknown.insert(Known { origin, stage: Stage::Offered });
+                unknown.insert(Known { origin, other: None, stage: Stage::Offered });
                 return;
             }
         };
-        known.origin = origin;
+        known.found(origin);
         match &mut known.stage {
             Stage::Offered | Stage::Loaded(_) => {}
             Stage::Compiling { offered_again } => *offered_again = true,
@@ -134,12 +136,18 @@ impl Components {
                 known.stage = Stage::Offered;
                 Err(refusal)
             }
-            Err(NotLoaded::Changed) if !offered_again => {
+            Err(NotLoaded::Changed) if !offered_again && known.other.is_none() => {
                 tracing::info!(%digest, "a component was not compiled, since its source has changed");
                 known.stage = Stage::Missing;
                 return None;
             }
-            Err(NotLoaded::Changed | NotLoaded::Unreachable(_)) => {
+            Err(why @ (NotLoaded::Changed | NotLoaded::Unreachable(_))) => {
+                if matches!(why, NotLoaded::Changed)
+                    && !offered_again
+                    && let Some(other) = known.other.take()
+                {
+                    known.origin = other;
+                }
                 known.compile(digest, &self.jobs);
                 return None;
             }
@@ -171,6 +179,16 @@ impl Components {
 }
 
 impl Known {
+    /// A tenant that has the component of another plugin too, and loses it, delays nobody.
+    fn found(&mut self, origin: Origin) {
+        let is_tenants = |origin: &Origin| matches!(origin, Origin::Tenant(_));
+        match (is_tenants(&self.origin), is_tenants(&origin)) {
+            (false, true) => self.other = Some(origin),
+            (true, false) => self.other = Some(std::mem::replace(&mut self.origin, origin)),
+            _ => self.origin = origin,
+        }
+    }
+
     fn compile(&mut self, digest: Digest, jobs: &Jobs) {
         self.stage = Stage::Compiling { offered_again: false };
         jobs.push(Job { digest, origin: self.origin.clone() });
@@ -190,11 +208,12 @@ fn compile_all(load: &dyn Fn(&Job) -> Loaded, jobs: &Jobs, inputs: &mpsc::Sender
                 None
             }
         };
-        inputs.blocking_send(Input::Loaded(job.digest, loaded)).context("the event loop has ended")?;
+        inputs.blocking_send(Input::Loaded(job.digest.clone(), loaded)).context("the event loop has ended")?;
         if let Some(why) = unreachable {
             let pause_s = UNREACHABLE_PAUSE.as_secs();
             tracing::warn!(pause_s, "cannot read a component to compile it, will retry: {why}");
             thread::sleep(UNREACHABLE_PAUSE);
         }
+        jobs.ended(&job);
     }
 }

@@ -11,6 +11,7 @@ use std::thread::available_parallelism;
 use anyhow::Context;
 use mortise_core::engine::WriteBudget;
 use mortise_core::limits::CallLimits;
+use mortise_core::selector::Selector;
 use mortise_core::webhook::Address;
 use mortise_source::is_dns_label;
 use mortise_wasm::compile::{self, CompileLimits};
@@ -39,6 +40,8 @@ pub struct Config {
     pub development: bool,
     /// Plugins serve only as a ServiceAccount that their Plugin object names.
     pub require_service_account: bool,
+    /// The labels of namespaces that bring plugins of their own; None: none does.
+    pub tenants: Option<Selector>,
     /// Threads that run reconciles; see [`workers`].
     pub workers: NonZeroUsize,
     /// The budget of each plugin.

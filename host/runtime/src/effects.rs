@@ -31,6 +31,7 @@ use crate::input::Input;
 use crate::log::{self, Observations};
 use crate::metrics::Metrics;
 use crate::observer::Observer;
+use crate::sources::TenantSources;
 use crate::supervise::Supervisor;
 use crate::webhooks::{Route, Webhooks};
 
@@ -44,6 +45,7 @@ pub(crate) struct Performer {
     pub(crate) jobs: Vec<Job>,
     pub(crate) components: Components,
     pub(crate) watches: BTreeMap<Slice, AbortHandle>,
+    pub(crate) tenants: TenantSources,
     pub(crate) audit: Option<AbortHandle>,
     pub(crate) observations: Observations,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -67,6 +69,8 @@ impl Performer {
                     self.metrics.unwatched(&slice.kind);
                 }
             }
+            Effect::WatchTenant(namespace) => self.tenants.watch(namespace),
+            Effect::StopTenant(namespace) => self.tenants.stop(&namespace),
             Effect::Compile(digest) => return self.components.compile(&digest),
             Effect::Unload(digest) => self.components.unload(&digest),
             Effect::RegisterCrd { plugin, crd, body, not_after_ms } => {

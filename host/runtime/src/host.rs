@@ -37,7 +37,7 @@ use crate::monitoring::{Scrape, probe, scrape};
 use crate::observer::{Attachment, Observer};
 use crate::server;
 use crate::server::tls::{ServingCert, acceptor};
-use crate::sources::{self, Offers};
+use crate::sources::{self, Offers, TenantSources};
 use crate::state::{self, Inspector};
 use crate::supervise::{Failures, Supervisor, supervisor};
 use crate::webhooks::Webhooks;
@@ -105,6 +105,7 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
         write_budget: config.write_budget,
         http_requests_per_minute: config.http.as_ref().map(|http| http.requests_per_minute),
         require_service_account: config.require_service_account,
+        tenants: config.tenants.clone(),
         audit_interval_ms: config.audit_interval_minutes.saturating_mul(60_000),
     });
     let offers = Offers::new(&sources::of(&config));
@@ -212,6 +213,7 @@ fn performer(
         jobs: Vec::new(),
         components: Components::start(loader, api, inputs, metrics, supervisor)?,
         watches: BTreeMap::new(),
+        tenants: TenantSources::start(api, inputs, supervisor)?,
         audit: None,
         observations: Observations::default(),
         observer,

@@ -10,10 +10,14 @@ use mortise_core::refusal::Refusal;
 use mortise_source::SourceEvent;
 use mortise_wasm::plugin::Plugin;
 
+use crate::sources::SourceOutput;
+
 #[derive(Debug)]
 pub(crate) enum Input {
     Event(Event),
     Source(SourceInput),
+    /// Of a tenant, whose plugins no other source has.
+    Tenant(SourceOutput),
     /// The deadline of a source's first list.
     ListingDue(Source),
     /// From a compile thread.

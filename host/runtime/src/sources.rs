@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mortise_core::component::Unreadable;
 use mortise_core::digest::Digest;
 use mortise_core::event::Event;
-use mortise_core::refusal::Refusal;
 use mortise_kube::client::ApiServer;
 use mortise_source::directory::Directory;
 use mortise_source::{Origin, SourceEvent};
@@ -21,9 +21,13 @@ use crate::input::{Input, Source, SourceInput};
 use crate::supervise::Supervisor;
 
 mod config_maps;
+mod listing;
+mod tenants;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::tenants::TenantSources;
 
 /// How long the other sources wait for the first list of one with precedence. A folder is read every ten seconds and
 /// counts as listed three seconds after it could be read: one that is not listed by now is unreadable.
@@ -86,7 +90,7 @@ pub(crate) struct Offers {
 #[derive(Clone, Debug)]
 enum Reading {
     Plugin { place: Arc<str> },
-    Unreadable { place: Arc<str>, refusal: Refusal, only_named: bool },
+    Unreadable(Unreadable),
 }
 
 #[derive(Debug)]
@@ -145,7 +149,7 @@ impl Offers {
     fn hold(&mut self, SourceInput { source, event }: SourceInput) {
         let name = match &event {
             SourceEvent::Found { offer, .. } => offer.name.clone(),
-            SourceEvent::Unreadable { name, .. } => name.clone(),
+            SourceEvent::Unreadable(unreadable) => unreadable.name.clone(),
             SourceEvent::Gone(name) => {
                 self.held.remove(&(source, name.clone()));
                 return;
@@ -172,9 +176,8 @@ impl Offers {
                 let (name, found) = (offer.name.clone(), Some((offer.digest.clone(), origin)));
                 self.set(source, name, reading, SourceOutput::Event(Event::PluginFound(offer).into(), found))
             }
-            SourceEvent::Unreadable { name, source: place, refusal, only_named } => {
-                let output = unreadable(&name, &place, &refusal, only_named);
-                self.set(source, name, Reading::Unreadable { place, refusal, only_named }, output)
+            SourceEvent::Unreadable(found) => {
+                self.set(source, found.name.clone(), Reading::Unreadable(found.clone()), unreadable(found))
             }
             SourceEvent::Gone(name) => self.remove(source, &name),
             SourceEvent::Listed => self.listed(source),
@@ -209,9 +212,7 @@ impl Offers {
                 self.leaving.insert(name.clone(), place);
                 vec![SourceOutput::ReadAgain(next)]
             }
-            Some((_, Reading::Unreadable { place: next, refusal, only_named })) => {
-                vec![gone(name, &place), unreadable(name, next, refusal, *only_named)]
-            }
+            Some((_, Reading::Unreadable(next))) => vec![gone(name, &place), unreadable(next.clone())],
             None => {
                 self.by_name.remove(name);
                 vec![gone(name, &place)]
@@ -233,15 +234,14 @@ fn gone(name: &Arc<str>, place: &Arc<str>) -> SourceOutput {
     SourceOutput::Event(Event::PluginGone { name: name.clone(), source: place.clone() }.into(), None)
 }
 
-fn unreadable(name: &Arc<str>, place: &Arc<str>, refusal: &Refusal, only_named: bool) -> SourceOutput {
-    let (name, source, refusal) = (name.clone(), place.clone(), refusal.clone());
-    SourceOutput::Event(Event::PluginUnreadable { name, source, refusal, only_named }.into(), None)
+fn unreadable(unreadable: Unreadable) -> SourceOutput {
+    SourceOutput::Event(Event::PluginUnreadable(unreadable).into(), None)
 }
 
 impl Reading {
     fn place(&self) -> &Arc<str> {
         match self {
-            Self::Plugin { place } | Self::Unreadable { place, .. } => place,
+            Self::Plugin { place } | Self::Unreadable(Unreadable { source: place, .. }) => place,
         }
     }
 }

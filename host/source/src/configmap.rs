@@ -2,13 +2,15 @@
 //! out. The kube crate watches ConfigMaps. Nothing of a ConfigMap is kept between the two.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mortise_core::digest::Digest;
-use mortise_core::object::Name;
+use mortise_core::object::{Name, is_object_name};
 use mortise_core::refusal::Refusal;
-use mortise_core::well_known::PLUGIN;
+use mortise_core::tenant::TenantSource;
+use mortise_core::well_known::{PLUGIN, SERVICE_ACCOUNT_ANNOTATION};
 use serde::Deserialize;
 
 use crate::component::{Component, Form, check_name, config};
@@ -16,7 +18,9 @@ use crate::{Origin, Place, SourceEvent};
 
 /// Label selector of ConfigMaps that hold plugins, and of those that are the source of one where a Plugin object names them.
 pub const SELECTOR: &str = "mortise.dev/plugin in (true,source)";
-/// The label's value of the latter.
+/// Label selector of ConfigMaps that hold tenants' plugins. No Plugin object names those: a tenant cannot make any.
+pub const TENANT_SELECTOR: &str = "mortise.dev/plugin=true";
+/// The label's value of a source that a Plugin object names.
 const ONLY_NAMED: &str = "source";
 /// The key of `data` that holds the plugin's configuration.
 pub const CONFIG_KEY: &str = "config.yaml";
@@ -36,7 +40,9 @@ struct ConfigMap {
 #[serde(default, rename_all = "camelCase")]
 struct Metadata {
     labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
     resource_version: String,
+    uid: String,
 }
 
 /// A ConfigMap's source name.
@@ -53,8 +59,39 @@ pub fn read(name: &Name, json: &str) -> SourceEvent {
         source: &source(name),
         version: &metadata.map(|found| found.resource_version.clone()).unwrap_or_default(),
         only_named: metadata.is_ok_and(|found| found.labels.get(PLUGIN).is_some_and(|value| value == ONLY_NAMED)),
+        tenant: None,
     };
     SourceEvent::of(place, Origin::ConfigMap(name.clone()), config_map.and_then(|found| component(name, found)))
+}
+
+/// As [`read`], of a tenant's ConfigMap.
+pub fn read_of_tenant(name: &Name, json: &str) -> SourceEvent {
+    let config_map = parsed(name, json);
+    let metadata = config_map.as_ref().map(|found| &found.metadata);
+    let annotation = metadata.ok().and_then(|found| found.annotations.get(SERVICE_ACCOUNT_ANNOTATION));
+    let service_account = annotation.map_or_else(|| Arc::clone(&name.name), |named| named.as_str().into());
+    let tenant = TenantSource {
+        namespace: Arc::clone(&name.namespace),
+        name: Arc::clone(&name.name),
+        uid: metadata.map(|found| found.uid.as_str().into()).unwrap_or_default(),
+        service_account,
+    };
+    let version = metadata.map(|found| found.resource_version.clone()).unwrap_or_default();
+    let component = config_map.and_then(|found| {
+        let component = component(name, found)?;
+        let refusal = tenant.cannot_be_named().or_else(|| no_service_account(name, &tenant.service_account));
+        refusal.map_or(Ok(component), Err)
+    });
+    let (key, source) = (tenant.source(), source(name));
+    let place = Place { name: &key, source: &source, version: &version, only_named: false, tenant: Some(tenant) };
+    SourceEvent::of(place, Origin::Tenant(name.clone()), component)
+}
+
+fn no_service_account(name: &Name, named: &str) -> Option<Refusal> {
+    let message = format!(
+        "the annotation {SERVICE_ACCOUNT_ANNOTATION} of ConfigMap {name} is {named:?}, which cannot be the name of a ServiceAccount"
+    );
+    (!is_object_name(named)).then(|| Refusal::new("InvalidServiceAccount", message))
 }
 
 /// Unpacks the component of this digest; None when the ConfigMap no longer holds it.
@@ -130,6 +167,7 @@ fn many_candidates(name: &Name, candidates: &[Form]) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use mortise_core::component::Unreadable;
     use mortise_core::digest;
     use serde_json::{Value, json};
 
@@ -144,7 +182,7 @@ mod tests {
 
     fn refusal(json: &Value) -> (&'static str, String) {
         match read_json(json) {
-            SourceEvent::Unreadable { name, source, refusal, .. } => {
+            SourceEvent::Unreadable(Unreadable { name, source, refusal, .. }) => {
                 assert_eq!((&*name, &*source), ("podset", "ConfigMap mortise-system/podset"));
                 (refusal.reason, refusal.message)
             }
@@ -175,7 +213,7 @@ mod tests {
             let SourceEvent::Found { offer, .. } = event else { panic!("not offered") };
             assert_eq!((offer.only_named, &*offer.source_version), (expected, "17"));
             let event = read_json(&json!({"metadata": metadata, "data": {"plugin.wasm": "nonsense"}}));
-            let SourceEvent::Unreadable { only_named, .. } = event else { panic!("not refused") };
+            let SourceEvent::Unreadable(Unreadable { only_named, .. }) = event else { panic!("not refused") };
             assert_eq!(only_named, expected);
         }
     }
@@ -215,7 +253,9 @@ mod tests {
     #[test]
     fn a_config_map_with_an_invalid_plugin_name_is_refused() {
         let event = read(&Name::new("mortise-system", "a.b"), r#"{"binaryData":{"plugin.wasm":"AA=="}}"#);
-        assert!(matches!(event, SourceEvent::Unreadable { refusal, .. } if refusal.reason == "InvalidName"));
+        assert!(
+            matches!(event, SourceEvent::Unreadable(Unreadable { refusal, .. }) if refusal.reason == "InvalidName")
+        );
     }
 
     #[test]
@@ -224,6 +264,30 @@ mod tests {
         let packed = pack("mortise-system", "podset", WASM, None, Compression::Gzip).unwrap();
         assert_eq!(unpack(&name, &packed.config_map, &digest::of(b"an older one")), None);
         assert_eq!(unpack(&name, "{}", &packed.digest), None);
+    }
+
+    #[test]
+    fn g11_a_tenants_config_map_is_offered_for_its_namespace_with_the_service_account_that_it_names() {
+        let offer = |annotations: Value| {
+            let metadata = json!({"uid": "u-1", "annotations": annotations, "labels": {PLUGIN: "source"}});
+            let json = json!({"metadata": metadata, "binaryData": {"plugin.wasm": STANDARD.encode(WASM)}});
+            match read_of_tenant(&Name::new("team-a", "podset"), &json.to_string()) {
+                SourceEvent::Found { offer, .. } => Ok((offer.name, offer.only_named, offer.tenant.unwrap())),
+                SourceEvent::Unreadable(unreadable) => Err((unreadable.tenant.unwrap(), unreadable.refusal.reason)),
+                other => panic!("{other:?}"),
+            }
+        };
+        let source = |account: &str| TenantSource {
+            namespace: "team-a".into(),
+            name: "podset".into(),
+            uid: "u-1".into(),
+            service_account: account.into(),
+        };
+        let expected = |account| Ok(("team-a/podset".into(), false, Arc::new(source(account))));
+        assert_eq!(offer(json!({})), expected("podset"));
+        assert_eq!(offer(json!({SERVICE_ACCOUNT_ANNOTATION: "web"})), expected("web"));
+        let odd = Arc::new(source("../kube-system"));
+        assert_eq!(offer(json!({SERVICE_ACCOUNT_ANNOTATION: "../kube-system"})), Err((odd, "InvalidServiceAccount")));
     }
 
     /// Each of sixty ConfigMaps holds 40 MiB, packed into a few KB.

@@ -182,7 +182,11 @@ impl Directory {
     fn event(&self, name: &str, read: Result<Component, Refusal>) -> SourceEvent {
         let path = self.path.join(format!("{name}.wasm"));
         let source = format!("file {}", path.display());
-        SourceEvent::of(Place { name, source: &source, version: "", only_named: false }, Origin::File(path), read)
+        SourceEvent::of(
+            Place { name, source: &source, version: "", only_named: false, tenant: None },
+            Origin::File(path),
+            read,
+        )
     }
 
     /// Processes the result of a scan. Returns the time to the next one, if some file needs it.

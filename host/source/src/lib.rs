@@ -10,9 +10,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mortise_core::component::Offer;
+use mortise_core::component::{Offer, Unreadable};
 use mortise_core::object::Name;
 use mortise_core::refusal::Refusal;
+use mortise_core::tenant::TenantSource;
 
 pub use self::name::{MAX_DNS_LABEL_BYTES, is_dns_label};
 
@@ -26,8 +27,10 @@ pub mod pack;
 /// Where to read a component again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A ConfigMap; [`configmap::unpack`] reads it.
+    /// A ConfigMap of the host's namespace; [`configmap::unpack`] reads it.
     ConfigMap(Name),
+    /// A ConfigMap of a tenant.
+    Tenant(Name),
     /// A file; [`directory::read`] reads it.
     File(PathBuf),
 }
@@ -43,16 +46,7 @@ pub enum SourceEvent {
         origin: Origin,
     },
     /// The file or ConfigMap of this name is not a readable plugin.
-    Unreadable {
-        /// The name.
-        name: Arc<str>,
-        /// Where it is.
-        source: Arc<str>,
-        /// The reason, and what to do.
-        refusal: Refusal,
-        /// As [`Offer::only_named`].
-        only_named: bool,
-    },
+    Unreadable(Unreadable),
     /// The file or ConfigMap of this name was removed.
     Gone(Arc<str>),
     /// Everything that existed when the source was opened has been reported.
@@ -65,19 +59,20 @@ struct Place<'a> {
     source: &'a str,
     version: &'a str,
     only_named: bool,
+    tenant: Option<TenantSource>,
 }
 
 impl SourceEvent {
     fn of(place: Place<'_>, origin: Origin, read: Result<component::Component, Refusal>) -> Self {
-        let Place { name, source, version, only_named } = place;
-        let (name, source) = (name.into(), source.into());
+        let Place { name, source, version, only_named, tenant } = place;
+        let (name, source, tenant) = (name.into(), source.into(), tenant.map(Arc::new));
         match read {
             Ok(component::Component { digest, config }) => {
-                let offer =
-                    Offer { source_version: version.into(), only_named, ..Offer::new(name, source, digest, config) };
+                let source_version = version.into();
+                let offer = Offer { source_version, only_named, tenant, ..Offer::new(name, source, digest, config) };
                 Self::Found { offer, origin }
             }
-            Err(refusal) => Self::Unreadable { name, source, refusal, only_named },
+            Err(refusal) => Self::Unreadable(Unreadable { name, source, refusal, only_named, tenant }),
         }
     }
 }

@@ -451,6 +451,7 @@ fn engine() -> Engine {
         write_budget: WriteBudget::default(),
         http_requests_per_minute: Some(HTTP_PER_MINUTE),
         require_service_account: false,
+        tenants: None,
         audit_interval_ms: AUDIT_MS,
     })
 }

@@ -74,10 +74,10 @@ impl<Q: fmt::Debug, R> fmt::Debug for WebhookCall<Q, R> {
 }
 
 impl Work {
-    /// The plugin whose share of the workers it takes.
-    fn plugin(&self) -> &Arc<str> {
+    /// Whose share of the workers it takes.
+    fn share(&self) -> &Arc<str> {
         match self {
-            Self::Reconcile(call) => &call.plugin,
+            Self::Reconcile(call) => &call.share,
             Self::Admit(admit) => &admit.plugin,
             Self::Convert(convert) => &convert.plugin,
         }
@@ -103,7 +103,7 @@ pub struct JobDone {
 
 /// Too many calls of one plugin wait. Returns the job.
 #[derive(Debug, thiserror::Error)]
-#[error("{QUEUE_LENGTH} calls of the plugin {:?} are queued, which is the maximum", .0.work.plugin())]
+#[error("{QUEUE_LENGTH} calls of {} are queued, which is the maximum", .0.work.share())]
 pub struct QueueFull(pub Job);
 
 /// Submits jobs from any thread. A job that is submitted after the workers have ended is never run.
@@ -239,7 +239,7 @@ impl Queue {
         let mut state = self.lock();
         let mut refused = Vec::new();
         for job in jobs {
-            let plugin = Arc::clone(job.work.plugin());
+            let plugin = Arc::clone(job.work.share());
             let waiting = Waiting { job, spent: Duration::ZERO };
             refused.extend(state.schedule.push(&plugin, waiting).map_err(|waiting| QueueFull(waiting.job)).err());
         }

@@ -4,7 +4,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mortise_core::component::check_head;
+use mortise_core::component::{Unreadable, check_head};
 use mortise_core::digest::{self, Digest};
 use mortise_core::limits::{CONFIG_MAP_BYTES, MAX_COMPONENT_BYTES};
 use mortise_core::object::Name;
@@ -59,7 +59,7 @@ fn packed(component: &[u8]) {
         let is_component = check_head(&component[..component.len().min(8)]).is_ok();
         match read(&name(), &packed.config_map) {
             SourceEvent::Found { offer, .. } => assert!(is_component && offer.digest == packed.digest),
-            SourceEvent::Unreadable { refusal, .. } => assert!(!is_component, "{refusal}"),
+            SourceEvent::Unreadable(Unreadable { refusal, .. }) => assert!(!is_component, "{refusal}"),
             other => panic!("{other:?}"),
         }
         let unpacked = unpack(&name(), &packed.config_map, &packed.digest);
@@ -79,7 +79,7 @@ fn check(name: &Name, json: &str) {
             assert!(bytes.len() <= MAX_COMPONENT_BYTES && check_head(&bytes[..bytes.len().min(8)]).is_ok());
             assert_eq!(digest::of(&bytes), offer.digest);
         }
-        SourceEvent::Unreadable { refusal, source: named, .. } => {
+        SourceEvent::Unreadable(Unreadable { refusal, source: named, .. }) => {
             assert_eq!(*named, *source);
             crate::check_message(&refusal.message);
         }

@@ -62,6 +62,7 @@ impl World {
                 self.watches.remove(&slice);
                 self.oracle.on_watch_stopped(&slice, &self.watches);
             }
+            Effect::WatchTenant(_) | Effect::StopTenant(_) => {}
             Effect::Compile(digest) => {
                 let guest = Guest::of(&digest).expect("only digests of the model's guests are offered");
                 self.oracle.on_compile(&digest);

@@ -578,6 +578,7 @@ fn new_engine(audit_interval_ms: u64) -> Engine {
         write_budget: WriteBudget::default(),
         http_requests_per_minute: Some(600),
         require_service_account: false,
+        tenants: None,
         audit_interval_ms,
     })
 }

@@ -116,7 +116,8 @@ fn sent_secrets(manifest: &Manifest) -> Option<PolicyRule> {
 }
 
 pub(super) fn resource(manifest: &Manifest, kind: &Kind) -> String {
-    match manifest.custom_resources.iter().find(|crd| crd.kinds.contains(kind)) {
+    let mut crds = manifest.custom_resources.iter().chain(&manifest.described_resources);
+    match crds.find(|crd| crd.kinds.contains(kind)) {
         Some(crd) => crd.plural.to_string(),
         None => ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group(), kind.version(), &kind.kind)).plural,
     }

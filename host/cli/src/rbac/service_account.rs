@@ -1,6 +1,8 @@
 //! The rights of a plugin with an identity of its own: what its ServiceAccount may do, what the host may watch for it, that
 //! the host may act as it, and the Plugin object that names it and grants what it asks for.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use mortise_core::grants;
@@ -10,9 +12,12 @@ use mortise_core::well_known::API_VERSION;
 use serde_json::json;
 
 use super::rules::{
-    LIST, account, aggregated, metadata, named_namespaces, role_name, role_ref, rule, rules, unnamed_groups,
+    LIST, account, aggregated, label, metadata, named_namespaces, role_name, role_ref, rule, rules, unnamed_groups,
 };
 use crate::yaml::documents;
+
+/// Kubernetes aggregates ClusterRoles with it into its role `admin`.
+const ADMIN_LABEL: &str = "rbac.authorization.k8s.io/aggregate-to-admin";
 
 /// A plugin in a host's namespace, and the ServiceAccount there that it is to be.
 pub struct Identified<'a> {
@@ -87,6 +92,62 @@ impl Identified<'_> {
     fn subject(&self) -> Subject {
         Subject { name: self.service_account.to_owned(), ..account(self.namespace) }
     }
+}
+
+/// A plugin of a tenant, with what a person of its namespace may apply there.
+pub struct OfTenant<'a> {
+    /// The ConfigMap's name.
+    pub name: &'a str,
+    /// As [`Manifest::of_tenant`] leaves it.
+    pub manifest: &'a Manifest,
+    pub tenant: &'a str,
+    /// The host's namespace.
+    pub host_namespace: &'a str,
+    pub service_account: &'a str,
+}
+
+impl OfTenant<'_> {
+    /// The ServiceAccount with its Role, and the Role by which the host reads what the plugin reads, its ConfigMap among it, and
+    /// acts as this ServiceAccount.
+    pub fn documents(&self) -> anyhow::Result<String> {
+        let (name, here) = (role_name(self.name), Some(self.tenant));
+        let service_account = ServiceAccount { metadata: metadata(self.service_account, here), ..Default::default() };
+        let mut own = rules(self.manifest, Some(&self.tenant.into()));
+        let mut of_host = watching(&own);
+        own.push(rule("events.k8s.io", &["events"], &["create", "patch"]));
+        let names = Some(vec![self.service_account.to_owned()]);
+        of_host.push(rule("", &["configmaps"], &["get", "list", "watch"]));
+        of_host.push(PolicyRule { resource_names: names, ..rule("", &["serviceaccounts"], &[IMPERSONATE]) });
+        let subject = Subject { name: self.service_account.to_owned(), ..account(self.tenant) };
+        let roles = [
+            bound_role(&name, self.tenant, own, subject)?,
+            bound_role(&format!("{name}-host"), self.tenant, of_host, account(self.host_namespace))?,
+        ];
+        Ok(documents(&[service_account])? + &roles.concat())
+    }
+}
+
+/// What the administrators of namespaces have to have beside Kubernetes' role `admin`, to grant what a plugin needs: rights to
+/// the kinds of its own definitions, and to Events.
+pub fn for_tenants(plugin: &str, manifest: &Manifest) -> ClusterRole {
+    let own: BTreeSet<String> = manifest.custom_resources.iter().map(|crd| crd.name.to_string()).collect();
+    let is_own = |rule: &PolicyRule| {
+        let named = |group: &String, resource: &String| {
+            own.contains(&format!("{}.{group}", resource.split('/').next().unwrap_or_default()))
+        };
+        let (groups, resources) = (rule.api_groups.iter().flatten(), rule.resources.iter().flatten());
+        groups.into_iter().any(|group| resources.clone().any(|resource| named(group, resource)))
+    };
+    let mut rules: Vec<PolicyRule> = rules(manifest, None).into_iter().filter(is_own).collect();
+    for crd in &manifest.custom_resources {
+        let Some((plural, group)) = crd.name.split_once('.') else { continue };
+        // Those who have the plugin write its objects too.
+        rules.push(rule(group, &[plural], &["create", "update", "delete", "deletecollection"]));
+    }
+    rules.push(rule("events.k8s.io", &["events"], &["create", "patch"]));
+    let mut metadata = metadata(&format!("mortise-tenants-{plugin}"), None);
+    metadata.labels.get_or_insert_default().extend(label(ADMIN_LABEL, "true"));
+    ClusterRole { metadata, rules: Some(rules), aggregation_rule: None }
 }
 
 /// A Role, and its binding to a subject.

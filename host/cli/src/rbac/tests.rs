@@ -71,7 +71,7 @@ fn what_is_declared_in_some_namespaces_is_a_role_in_each_for_the_hosts_account()
 
 #[test]
 fn the_host_aggregates_labelled_roles_and_may_use_configmaps_and_leases_of_its_own_namespace_only() {
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&host("plugins-here").unwrap()).unwrap();
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&host("plugins-here", false).unwrap()).unwrap();
     let aggregating: Vec<_> = objects.iter().filter(|object| object.get("aggregationRule").is_some()).collect();
     assert_eq!(aggregating.len(), 1);
     assert_eq!(aggregating[0]["aggregationRule"]["clusterRoleSelectors"][0]["matchLabels"][AGGREGATE_LABEL], "true");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::outbox::WriteBudget;
+use crate::selector::Selector;
 
 /// What the engine needs to know about its host.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Config {
     /// Plugins serve only as a ServiceAccount that their Plugin object names. Without, one that has none is the host's own
     /// user.
     pub require_service_account: bool,
+    /// Which namespaces bring plugins of their own; None: none does.
+    pub tenants: Option<Selector>,
     /// How often each kind is audited; 0 disables audits.
     pub audit_interval_ms: u64,
 }

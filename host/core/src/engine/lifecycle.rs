@@ -44,6 +44,7 @@ mod requirements;
 mod reviews;
 mod rollout;
 mod sources;
+mod tenants;
 mod timers;
 
 use bindings::{Bindings, is_rbac};
@@ -55,6 +56,7 @@ use orphans::Orphan;
 use other_hosts::ShownKinds;
 use plugin::Plugin;
 use sources::Sources;
+use tenants::Tenants;
 use timers::{Timer, Timers};
 
 #[derive(Debug)]
@@ -87,6 +89,7 @@ pub(super) struct Lifecycle {
     orphans: BTreeMap<Arc<str>, Orphan>,
     timers: Timers,
     sources_listed: bool,
+    tenants: Tenants,
     /// Plugins that have changed during this event or message.
     dirty: BTreeSet<Arc<str>>,
 }
@@ -113,6 +116,7 @@ impl Lifecycle {
             orphans: BTreeMap::new(),
             timers: Timers::default(),
             sources_listed: false,
+            tenants: Tenants::new(config.tenants.clone()),
             dirty: BTreeSet::new(),
         }
     }
@@ -180,6 +184,7 @@ impl Lifecycle {
         if change.object().is_some_and(|object| is_rbac(&object.kind)) {
             return self.on_rbac_change(change, cx);
         }
+        self.on_namespace_change(change, cx);
         let Some(object) = change.object().filter(|object| object.kind == plugin_object::kind()) else { return };
         let name = Arc::clone(&object.name.name);
         self.on_owned_kinds_changed(&name, change, cx);

@@ -76,8 +76,8 @@ pub(super) enum ToReconciler {
     SetKind { plugin: Arc<str>, kind: Kind, state: KindState },
     /// Whether no call of the plugin begins. What is under way ends.
     Suspend { plugin: Arc<str>, suspended: bool },
-    /// The plugin is over its write budget: its keys wait until then.
-    Throttle { plugin: Arc<str>, until_ms: u64 },
+    /// A share is over its write budget: its keys wait until then.
+    Throttle { share: Arc<str>, until_ms: u64 },
     /// This host has come to lead: enqueue every object.
     Resync,
     /// The result of a write of a key's plan.

@@ -18,6 +18,7 @@ use crate::map::Map;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
 use crate::rights::Namespaces;
+use crate::tenant;
 use crate::time::Now;
 use crate::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 
@@ -83,7 +84,7 @@ impl Outbox {
             && let Some(Debt { until_ms, message }) =
                 self.budgets.spend(cx.now.mono_ms, plugin, op.creates(is_shown), writes_per_minute)
         {
-            cx.notify_reconciler(ToReconciler::Throttle { plugin: Arc::clone(plugin), until_ms });
+            cx.notify_reconciler(ToReconciler::Throttle { share: tenant::share(plugin), until_ms });
             cx.notify_lifecycle(ToLifecycle::Throttled { plugin: Arc::clone(plugin), message });
         }
         self.last_write += 1;
@@ -159,15 +160,25 @@ impl Outbox {
     }
 }
 
-/// Why a plugin may not write an object, if its namespace is none of those where the plugin may act.
+/// Why a plugin may not write an object, if its namespace is none of those where the plugin may act. An object without a
+/// namespace belongs to no tenant.
 fn outside(plugin: &str, namespaces: &Namespaces, target: &ObjectRef) -> Option<WriteError> {
     let namespace = &target.name.namespace;
-    let is_outside = !namespace.is_empty() && !namespaces.contains(namespace);
-    is_outside.then(|| {
-        let message =
-            format!("spec.namespaces of the Plugin {plugin} does not have {namespace:?}, so it may not write {target}");
-        WriteError { class: WriteErrorClass::Denied, message }
-    })
+    if namespaces.contains(namespace) {
+        return None;
+    }
+    let message = match tenant::of_plugin(plugin) {
+        Some(tenant) => {
+            format!(
+                "{plugin} is a plugin of the tenant {tenant} and writes in that namespace alone, so it may not write {target}"
+            )
+        }
+        None if namespace.is_empty() => return None,
+        None => {
+            format!("spec.namespaces of the Plugin {plugin} does not have {namespace:?}, so it may not write {target}")
+        }
+    };
+    Some(WriteError { class: WriteErrorClass::Denied, message })
 }
 
 #[cfg(test)]

@@ -59,9 +59,9 @@ pub(super) struct Reconciler {
     by_primary: Map<Kind, Arc<[ControllerId]>>,
     keys: Keys,
     index: DependencyIndex,
-    /// Bytes of the reads and outcomes of last calls.
+    /// Bytes of the reads and outcomes of last calls, by share.
     kept_bytes: PluginCounts,
-    /// Objects that outcomes want.
+    /// Objects that outcomes want, by plugin.
     wanted_objects: PluginCounts,
     queue: WorkQueue,
     /// In the order in which they began.
@@ -69,9 +69,9 @@ pub(super) struct Reconciler {
     last_call: u64,
     /// While quick calls take all slots and keys wait: when the oldest call stops being quick.
     slots_free_ms: Option<u64>,
-    /// Calls in flight.
+    /// Calls in flight, by share.
     calling: PluginCounts,
-    /// Keys that are being written.
+    /// Keys that are being written, by share.
     writing: PluginCounts,
     /// Keys that wait for the cache to show one of their writes, by the object that was written.
     waiting: BTreeMap<ObjectRef, BTreeSet<Key>>,
@@ -79,7 +79,7 @@ pub(super) struct Reconciler {
     faults: BTreeMap<Arc<str>, PluginFaults>,
     exchanges: Exchanges,
     dynamic_kinds: DynamicKinds,
-    /// Plugins that are over their write budget, and until when their keys wait.
+    /// The shares that are over their write budget, and until when their keys wait.
     throttled: BTreeMap<Arc<str>, u64>,
     /// Plugins whose keys wait until a person lets them.
     suspended: BTreeSet<Arc<str>>,
@@ -99,11 +99,12 @@ impl Reconciler {
             ToReconciler::Suspend { plugin, suspended: true } => drop(self.suspended.insert(plugin)),
             ToReconciler::Suspend { plugin, suspended: false } => {
                 self.suspended.remove(&plugin);
-                self.queue.unpark_plugin(&plugin);
+                let ids: Vec<ControllerId> = self.controllers_of(&plugin).map(|(id, _)| id).collect();
+                ids.into_iter().for_each(|id| self.queue.unpark(id));
             }
-            ToReconciler::Throttle { plugin, until_ms } => {
+            ToReconciler::Throttle { share, until_ms } => {
                 // Each write reports its own buckets alone, so an earlier time does not replace a later one.
-                let throttled_ms = self.throttled.entry(plugin).or_default();
+                let throttled_ms = self.throttled.entry(share).or_default();
                 *throttled_ms = until_ms.max(*throttled_ms);
             }
             ToReconciler::Resync => self.resync(cx),

@@ -216,6 +216,7 @@ pub(super) fn config() -> Config {
         write_budget: WriteBudget::default(),
         http_requests_per_minute: None,
         require_service_account: false,
+        tenants: None,
         audit_interval_ms: 0,
     }
 }
@@ -343,6 +344,7 @@ impl Host {
             }
             Effect::Relist(slice) => self.list(slice, events),
             Effect::Audit(slice) => self.audited.push(slice),
+            Effect::WatchTenant(_) | Effect::StopTenant(_) => {}
             Effect::Compile(digest) => {
                 assert!(self.loaded.insert(digest.clone()), "{digest} is compiled twice");
                 self.compiled += 1;

@@ -33,6 +33,8 @@ const MAX_CONCURRENCY: u32 = 256;
 pub struct ControllerSpec {
     /// The reconciled kind.
     pub primary: Kind,
+    /// Which of its objects there are for the plugin; all, but for a tenant's.
+    pub scope: Scope,
     /// It is a built-in kind. Kubernetes writes its status, so the host writes neither status nor conditions.
     pub builtin: bool,
     /// The objects that are reconciled.
@@ -82,8 +84,8 @@ impl ControllerSpec {
         let mut scopes: Vec<(Kind, Scope)> = Vec::new();
         for (kind, scope) in self.declared() {
             match scopes.iter_mut().find(|(known, _)| known == kind) {
-                Some((_, known)) => *known = std::mem::take(known).union(scope.unwrap_or(&Scope::default())),
-                None => scopes.push((kind.clone(), scope.cloned().unwrap_or_default())),
+                Some((_, known)) => *known = std::mem::take(known).union(scope),
+                None => scopes.push((kind.clone(), scope.clone())),
             }
         }
         scopes
@@ -98,19 +100,19 @@ impl ControllerSpec {
     /// Whether a namespace of a kind is declared.
     pub fn declares(&self, kind: &Kind, namespace: &str) -> bool {
         let of_kind = self.declared().filter(|(declared, _)| *declared == kind);
-        of_kind.into_iter().any(|(_, scope)| scope.is_none_or(|scope| scope.has_namespace(namespace)))
+        of_kind.into_iter().any(|(_, scope)| scope.has_namespace(namespace))
     }
 
-    /// The declarations, which may name a kind twice; None: every object.
-    fn declared(&self) -> impl Iterator<Item = (&Kind, Option<&Scope>)> {
-        let owned = self.owns.iter().map(|owned| (&owned.kind, Some(&owned.scope)));
-        let read = self.reads.iter().map(|read| (&read.kind, Some(&read.scope)));
-        [(&self.primary, None)].into_iter().chain(owned).chain(read)
+    /// The declarations, which may name a kind twice.
+    fn declared(&self) -> impl Iterator<Item = (&Kind, &Scope)> {
+        let owned = self.owns.iter().map(|owned| (&owned.kind, &owned.scope));
+        let read = self.reads.iter().map(|read| (&read.kind, &read.scope));
+        [(&self.primary, &self.scope)].into_iter().chain(owned).chain(read)
     }
 
     /// The watches of kinds in some namespaces.
     pub(super) fn count_watches(&self) -> usize {
-        self.declared().map(|(_, scope)| scope.map_or(0, |scope| scope.namespaces.len())).sum()
+        self.declared().map(|(_, scope)| scope.namespaces.len()).sum()
     }
 
     /// Whether an object of the primary kind is reconciled.
@@ -217,6 +219,7 @@ pub(super) fn parse(
     let (writes, http, finalize) = (Arc::clone(writes), Arc::clone(http), raw.finalize);
     Ok(ControllerSpec {
         primary,
+        scope: Scope::default(),
         builtin,
         selection,
         owns,

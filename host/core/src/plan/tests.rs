@@ -53,6 +53,7 @@ fn spec() -> ControllerSpec {
     };
     ControllerSpec {
         primary: Kind::new("app.example.com/v1alpha1", "PodSet"),
+        scope: Scope::default(),
         builtin: false,
         selection: Predicate::default(),
         owns: vec![owned("v1", "Pod", Update::Recreate), owned("v1", "ConfigMap", Update::Apply)],

@@ -182,9 +182,9 @@ fn q4_a_plugin_that_was_idle_waits_for_one_turn_of_another_at_most_and_a_parked_
     assert!(before <= 10, "{before} live keys of others came first, more than one turn");
 
     let running = run(&mut queue);
-    let taken = queue.take(0, |id| if id.0 == running { MayRun::NotThisPlugin(ParkedFor::Calls) } else { MayRun::Yes });
+    let taken = queue.take(0, |id| if id.0 == running { MayRun::NotThisShare(ParkedFor::Calls) } else { MayRun::Yes });
     assert_ne!(taken.unwrap().key.controller.0, running);
-    queue.unpark_plugin(&format!("p{running}"));
+    queue.unpark_share(&format!("p{running}"));
     assert_eq!(run(&mut queue), running);
 }
 
@@ -229,21 +229,21 @@ fn q4_a_parked_plugin_waits_with_all_its_controllers_until_it_is_unparked() {
     let mut checked = Vec::new();
     let taken = queue.take(0, |controller| {
         checked.push(controller.0);
-        if controller.0 < 2 { MayRun::NotThisPlugin(ParkedFor::Calls) } else { MayRun::Yes }
+        if controller.0 < 2 { MayRun::NotThisShare(ParkedFor::Calls) } else { MayRun::Yes }
     });
     assert_eq!((taken.unwrap().key, checked), (key(2, "c"), vec![0, 2]));
     queue.charge("greedy", 10);
     queue.add(1, &greedy, key(0, "d"), Lane::Live);
     queue.unpark(ControllerId(0));
-    queue.unpark_plugin("other");
+    queue.unpark_share("other");
     assert_eq!(take(&mut queue, 1), None);
-    queue.unpark_plugin("greedy");
-    assert_eq!(queue.take(1, |_| MayRun::NotThisPlugin(ParkedFor::Calls)), None);
-    queue.unpark_plugins(ParkedFor::Writes, |_| true);
+    queue.unpark_share("greedy");
+    assert_eq!(queue.take(1, |_| MayRun::NotThisShare(ParkedFor::Calls)), None);
+    queue.unpark_shares(ParkedFor::Writes, |_| true);
     assert_eq!(queue.take(1, |_| MayRun::Yes), None, "it had used up its calls, not its writes");
-    queue.unpark_plugins(ParkedFor::Calls, |plugin| plugin != "greedy");
+    queue.unpark_shares(ParkedFor::Calls, |plugin| plugin != "greedy");
     assert_eq!(queue.take(1, |_| MayRun::Yes), None, "it still may not run");
-    queue.unpark_plugins(ParkedFor::Calls, |_| true);
+    queue.unpark_shares(ParkedFor::Calls, |_| true);
     let order: Vec<_> = std::iter::from_fn(|| take(&mut queue, 1)).collect();
     assert_eq!(order, ["a", "b", "d"]);
 }

@@ -1,14 +1,19 @@
-//! The queue of the compile threads, first in, first out. The event loop withdraws what is not needed any more, so of a
-//! plugin that is replaced a hundred times only the newest version is queued.
+//! The queue of the compile threads. Those of the host's namespace come first, in their order; tenants take turns, and never have
+//! the last thread: who may write ConfigMaps in one namespace delays nobody else. The event loop withdraws what is not needed any
+//! more, so of a plugin that is replaced a hundred times only the newest version is queued.
 //!
 //! A digest is queued once at most, and only while it is a plugin's, so there are no more entries than plugins; each
 //! has some 200 bytes, without the component's.
 
-use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use mortise_core::digest::Digest;
 use mortise_source::Origin;
+use mortise_wasm::compile::COMPILERS;
+
+/// Threads that tenants may have.
+const OF_TENANTS: usize = COMPILERS - 1;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Job {
@@ -18,35 +23,114 @@ pub(super) struct Job {
 
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    waiting: Mutex<VecDeque<Job>>,
-    pushed: Condvar,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Job>,
+    /// Jobs of tenants that are under way.
+    running: usize,
+    /// When each tenant had its last turn.
+    turns: BTreeMap<Arc<str>, u64>,
+    last_turn: u64,
+}
+
+impl Job {
+    fn tenant(&self) -> Option<&Arc<str>> {
+        match &self.origin {
+            Origin::Tenant(name) => Some(&name.namespace),
+            Origin::ConfigMap(_) | Origin::File(_) => None,
+        }
+    }
+}
+
+impl Queue {
+    /// The next job that may begin.
+    fn next(&mut self) -> Option<Job> {
+        let turn_of = |job: &Job| job.tenant().map_or(0, |tenant| self.turns.get(tenant).copied().unwrap_or_default());
+        let of_host = self.waiting.iter().position(|job| job.tenant().is_none());
+        let jobs = || self.waiting.iter().enumerate();
+        let at = of_host.or_else(|| {
+            let next = jobs().min_by_key(|(at, job)| (turn_of(job), *at)).filter(|_| self.running < OF_TENANTS);
+            next.map(|(at, _)| at)
+        })?;
+        let job = self.waiting.remove(at)?;
+        if let Some(tenant) = job.tenant() {
+            self.running += 1;
+            self.last_turn += 1;
+            self.turns.insert(Arc::clone(tenant), self.last_turn);
+        }
+        Some(job)
+    }
 }
 
 impl Jobs {
     pub(super) fn push(&self, job: Job) {
-        let mut waiting = self.lock();
-        waiting.retain(|waiting| waiting.digest != job.digest);
-        waiting.push_back(job);
-        self.pushed.notify_one();
+        let mut queue = self.lock();
+        queue.waiting.retain(|waiting| waiting.digest != job.digest);
+        queue.waiting.push_back(job);
+        self.changed.notify_one();
     }
 
     pub(super) fn withdraw(&self, digest: &Digest) {
-        self.lock().retain(|waiting| waiting.digest != *digest);
+        self.lock().waiting.retain(|waiting| waiting.digest != *digest);
     }
 
-    /// Waits for the next one.
+    /// Waits for the next one. The caller says when it has ended.
     pub(super) fn take(&self) -> Job {
-        let mut waiting = self.lock();
+        let mut queue = self.lock();
         loop {
-            if let Some(job) = waiting.pop_front() {
+            if let Some(job) = queue.next() {
                 return job;
             }
-            waiting = self.pushed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Job>> {
-        // Each change is one insertion or removal, so a panic under the lock leaves it whole.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn ended(&self, job: &Job) {
+        if job.tenant().is_some() {
+            self.lock().running -= 1;
+            self.changed.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Each change leaves a queue that is whole, so a panic under the lock does too.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_core::object::Name;
+
+    use super::*;
+
+    fn job(namespace: &str, number: usize) -> Job {
+        let name = Name::new(namespace, &number.to_string());
+        let origin = if namespace == "host" { Origin::ConfigMap(name) } else { Origin::Tenant(name) };
+        Job { digest: Digest(format!("{namespace}/{number}").into()), origin }
+    }
+
+    #[test]
+    fn g11_a_tenant_that_queues_a_hundred_components_has_one_thread_and_every_other_turn() {
+        let jobs = Jobs::default();
+        (0..100).for_each(|number| jobs.push(job("team-a", number)));
+        jobs.push(job("team-b", 0));
+        jobs.push(job("host", 0));
+        let next = || jobs.lock().next().map(|job| job.digest.0.to_string());
+        assert_eq!(next().as_deref(), Some("host/0"), "what the host's namespace has is first");
+        assert_eq!(next().as_deref(), Some("team-a/0"));
+        assert_eq!(next(), None, "tenants have no further thread");
+        jobs.push(job("host", 1));
+        assert_eq!(next().as_deref(), Some("host/1"), "and the host has it");
+        jobs.ended(&job("host", 1));
+        assert_eq!(next(), None);
+        jobs.ended(&job("team-a", 0));
+        assert_eq!(next().as_deref(), Some("team-b/0"), "its turn, behind ninety-nine");
+        jobs.ended(&job("team-b", 0));
+        assert_eq!(next().as_deref(), Some("team-a/1"));
     }
 }

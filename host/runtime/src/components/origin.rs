@@ -3,6 +3,7 @@
 use mortise_core::digest::Digest;
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::refusal::Refusal;
+use mortise_core::write::{WriteError, WriteErrorClass};
 use mortise_kube::client::ApiServer;
 use mortise_source::{Origin, configmap, directory};
 use tokio::runtime::Handle;
@@ -21,7 +22,7 @@ impl Origins {
             Origin::File(path) => directory::read(path, digest).map_err(|error| {
                 Refusal::new("UnreadableFile", format!("file {} cannot be read: {error}", path.display()))
             })?,
-            Origin::ConfigMap(name) => {
+            Origin::ConfigMap(name) | Origin::Tenant(name) => {
                 let target = ObjectRef { kind: Kind::new("v1", "ConfigMap"), name: name.clone() };
                 let (sender, response) = oneshot::channel();
                 let api = self.api.clone();
@@ -31,7 +32,14 @@ impl Origins {
                 });
                 let unreachable = |why: String| NotLoaded::Unreachable(format!("ConfigMap {name}: {why}"));
                 let object = response.blocking_recv().map_err(|_| unreachable("the host ends".to_owned()))?;
-                let object = object.map_err(|error| unreachable(error.message))?;
+                let is_denied = |error: &WriteError| error.class == WriteErrorClass::Denied;
+                let object = match object {
+                    // A tenant gives this right, so its plugin waits and nobody else's.
+                    Err(error) if matches!(origin, Origin::Tenant(_)) && is_denied(&error) => {
+                        return Err(Refusal::new("UnreadableConfigMap", error.message).into());
+                    }
+                    object => object.map_err(|error| unreachable(error.message))?,
+                };
                 object.and_then(|object| configmap::unpack(name, object.json(), digest))
             }
         };

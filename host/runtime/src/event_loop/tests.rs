@@ -86,6 +86,7 @@ async fn at_rest() -> (Host, EventLoop) {
         write_budget: WriteBudget::default(),
         http_requests_per_minute: None,
         require_service_account: false,
+        tenants: None,
         audit_interval_ms: 0,
     });
     let (stop, stopped) = oneshot::channel();

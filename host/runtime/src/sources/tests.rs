@@ -1,6 +1,6 @@
 //! Two sources, with their events in every order that matters.
 
-use mortise_core::component::Offer;
+use mortise_core::component::{Offer, Unreadable};
 use mortise_core::digest::Digest;
 use mortise_core::event::Event;
 use mortise_core::refusal::Refusal;
@@ -34,7 +34,7 @@ fn words(outputs: Vec<SourceOutput>) -> Vec<String> {
                 assert_eq!(origin, Some(expected), "{offer:?}");
                 format!("found {} {}", offer.name, offer.digest)
             }
-            Event::PluginUnreadable { name, refusal, .. } => format!("unreadable {name}: {refusal}"),
+            Event::PluginUnreadable(Unreadable { name, refusal, .. }) => format!("unreadable {name}: {refusal}"),
             Event::PluginGone { name, source } => format!("gone {name} of {source}"),
             Event::SourcesListed => "listed".to_owned(),
             other => panic!("not an event of a source: {other:?}"),
@@ -162,12 +162,13 @@ fn a_folder_that_was_listed_in_time_is_not_overdue() {
 fn an_unreadable_plugin_has_a_reason_and_may_become_readable() {
     let mut offers = Offers::new(&[ConfigMaps]);
     let refusal = Refusal::new("KeyMissing", "there is no key plugin.wasm");
-    let event = SourceEvent::Unreadable {
+    let event = SourceEvent::Unreadable(Unreadable {
         name: "podset".into(),
         source: "ConfigMap a/podset".into(),
         refusal,
         only_named: false,
-    };
+        tenant: None,
+    });
     let unreadable = SourceInput { source: ConfigMaps, event };
     assert_eq!(words(offers.take(unreadable)), ["unreadable podset: there is no key plugin.wasm"]);
     assert_eq!(words(offers.take(has(ConfigMaps, "podset", "a"))), ["found podset a"]);

@@ -4,6 +4,8 @@ use std::fs;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
+use mortise_core::component::Unreadable;
+
 use super::*;
 
 /// Bound of every wait; each takes well below a second.
@@ -49,7 +51,7 @@ fn words(event: SourceEvent) -> String {
             format!("found {} {} {}", offer.name, String::from_utf8_lossy(&bytes[10..]), offer.config)
         }
         SourceEvent::Found { origin, .. } => panic!("{origin:?} is no file"),
-        SourceEvent::Unreadable { name, refusal, .. } => format!("unreadable {name} {}", refusal.reason),
+        SourceEvent::Unreadable(Unreadable { name, refusal, .. }) => format!("unreadable {name} {}", refusal.reason),
         SourceEvent::Gone(name) => format!("gone {name}"),
         SourceEvent::Listed => "listed".to_owned(),
     }

@@ -62,6 +62,8 @@ impl Story {
         match effect {
             Effect::StartWatch(slice) | Effect::Relist(slice) => self.open(slice),
             Effect::StopWatch(slice) => drop(self.watches.remove(&slice)),
+            // A story's host has no tenants.
+            Effect::WatchTenant(_) | Effect::StopTenant(_) => {}
             Effect::Compile(digest) => {
                 let (manifest, component_bytes) = (Arc::clone(&self.manifest), self.manifest.len() as u64);
                 let compiled = Compiled { manifest, component_bytes, compile_ms: 0, cached: true };

@@ -36,6 +36,7 @@ fn job_of(name: &str, plugin: &Arc<Plugin>, id: u64) -> Job {
         id: CallId(id),
         cause,
         plugin: Arc::from(name),
+        share: Arc::from(name),
         object,
         view: view(),
         limits: CallLimits::default(),

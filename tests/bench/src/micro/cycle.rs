@@ -62,6 +62,7 @@ impl<'a> Cycle<'a> {
                 http_requests_per_minute: None,
                 write_budget: WriteBudget { writes_per_minute: u32::MAX, creates_per_minute: u32::MAX },
                 require_service_account: false,
+                tenants: None,
                 audit_interval_ms: 0,
             }),
             now: Now { mono_ms: 0, unix_ms: 1_767_323_045_000 },
@@ -151,6 +152,7 @@ impl<'a> Cycle<'a> {
         match effect {
             // Its plugins read whole kinds.
             Effect::StartWatch(slice) | Effect::Relist(slice) => self.list(slice.kind)?,
+            Effect::WatchTenant(_) | Effect::StopTenant(_) => {}
             Effect::Compile(digest) => {
                 let compiled = self.guests.compiled(&digest);
                 self.events.push_back(Event::Compiled(digest, Ok(compiled)));

@@ -114,7 +114,7 @@ impl Lifecycle {
             (None, None) => unknown("Resolved", "Waiting", "no source has offered it yet"),
         };
         let (verified, compiled) = self.verified_and_compiled(plugin);
-        let newest = [resolved, verified, compiled, self.permitted(plugin), established(plugin)];
+        let newest = [resolved, verified, compiled, self.permitted(plugin), self.established(plugin)];
         let (readiness, ready) = self.ready(plugin, &newest);
         Conditions { steps: newest.into_iter().chain(webhooks(plugin)).collect(), ready, readiness }
     }
@@ -188,6 +188,17 @@ impl Lifecycle {
     fn not_served(&self, plugin: &Plugin) -> Option<String> {
         let mut errors = plugin.declared().filter_map(|(kind, scope)| Some(self.watch_error(&kind, &scope)?.1));
         errors.find(|error| matches!(error, WatchError::NotServed(_))).map(ToString::to_string)
+    }
+
+    /// A tenant's plugin brings no definitions, so an administrator has to know which it lacks.
+    fn established(&self, plugin: &Plugin) -> Condition {
+        match self.not_served(plugin).filter(|_| plugin.tenant.is_some()) {
+            Some(why) => {
+                let apply = "`mortise crd FILE.wasm` prints those of the plugin, for an administrator to apply";
+                no("Established", "NotServed", format!("{why} {apply}"))
+            }
+            None => established(plugin),
+        }
     }
 
     /// What its first version waits for.

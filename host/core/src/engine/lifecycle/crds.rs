@@ -54,6 +54,7 @@ fn crd_kind() -> Kind {
 impl Lifecycle {
     pub fn start(&mut self, cx: &mut Context<'_>) {
         self.register_crd(&Arc::from(NO_PLUGIN), &Arc::from(plugin_object::CRD_NAME), cx);
+        self.start_tenants(cx);
     }
 
     /// Registers a CRD, unless a registration of it is in flight.

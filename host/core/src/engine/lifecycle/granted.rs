@@ -15,6 +15,7 @@ use crate::manifest::Manifest;
 use crate::observation::Observation;
 use crate::plugin_object::Spec;
 use crate::refusal::Refusal;
+use crate::tenant;
 
 impl Lifecycle {
     /// Why the version that comes up may not serve.
@@ -49,7 +50,7 @@ impl Lifecycle {
     pub(super) fn regrant(&mut self, name: &Arc<str>, spec: Option<&Spec>, cx: &mut Context<'_>) {
         let Some(active) = self.plugins.get(name).and_then(|plugin| plugin.active.as_ref()) else { return };
         let grants = spec.map(|spec| Arc::clone(&spec.grants)).unwrap_or_default();
-        let has_account = spec.is_some_and(|spec| spec.service_account.is_some());
+        let has_account = tenant::of_plugin(name).is_some() || spec.is_some_and(|spec| spec.service_account.is_some());
         let service_account = active.version.service_account.clone().filter(|_| has_account);
         let granted = Version { grants, service_account, ..active.version.clone() };
         if self.refusal_for_rights(name, &granted, &active.manifest, &active.foreign).is_some() {
@@ -94,8 +95,8 @@ impl Lifecycle {
         }
     }
 
-    /// Its CRDs stay, and so does their conversion, without which their objects could not be read.
-    fn stop(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+    /// The version that serves ends. Its CRDs stay, and so does their conversion, without which their objects could not be read.
+    pub(super) fn stop(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get(name) else { return };
         self.record_leftovers(name, plugin, cx);
         let Some(plugin) = self.plugins.get_mut(name) else { return };

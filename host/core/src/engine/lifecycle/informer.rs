@@ -64,9 +64,10 @@ impl Informer {
         self.watches.get(&slice.namespace).is_some_and(|watch| watch.labels == slice.labels)
     }
 
-    /// Whether the watch of all namespaces is up to date.
-    pub fn is_current(&self) -> bool {
-        self.watches.get(&None).is_some_and(|watch| watch.error.is_none())
+    /// Whether the watches that show a scope are up to date.
+    pub fn is_current(&self, scope: &Scope) -> bool {
+        let is_current = |place| self.watches.get(&place).is_some_and(|watch| watch.error.is_none());
+        is_current(None) || scope.places().all(is_current)
     }
 
     /// Where the kind should be watched. If all namespaces cannot be read, those readers that name some still can.

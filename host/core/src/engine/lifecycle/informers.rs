@@ -108,7 +108,7 @@ impl Lifecycle {
         let mut changed = Vec::new();
         for controller in &active.manifest.controllers {
             let primary = &controller.primary;
-            let is_current = self.informers.get(primary).is_some_and(|informer| informer.is_current());
+            let is_current = self.informers.get(primary).is_some_and(|informer| informer.is_current(&controller.scope));
             let scopes = controller.scopes();
             let ready = is_current
                 && scopes.iter().all(|(kind, scope)| self.is_readable(kind, scope, cx))
@@ -145,7 +145,9 @@ impl Lifecycle {
             self.delete_orphans(cx);
         }
         self.on_rbac_served(kind);
+        self.on_namespaces_served(slice, cx);
         for name in self.readers_of(slice) {
+            self.review_served(&name, kind, cx);
             self.advance(&name, cx);
         }
         self.sync_dirty(cx);

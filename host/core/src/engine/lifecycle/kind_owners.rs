@@ -5,6 +5,9 @@
 //! several, but its children of one kind have one, because each plugin would prune the other's. Predicates make no
 //! difference: two that select different objects today may select the same one after a change of its labels.
 //!
+//! A tenant's plugin has a kind for its namespace, and a plugin of the host's namespace for all: it takes the kind from tenants,
+//! who could keep it from everybody otherwise.
+//!
 //! No kind may own itself, directly or through others: each object would cause another one, without end.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +16,12 @@ use std::sync::Arc;
 use super::Lifecycle;
 use super::kind_ownership::{Edge, KindOwnership, Resource, edges};
 use super::plugin::{Plugin, RefusedBy};
+use super::tenants::manifest_of;
 use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToLifecycle;
 use crate::manifest::Manifest;
 use crate::refusal::Refusal;
+use crate::tenant;
 
 #[derive(Debug, Default)]
 pub(super) struct KindOwners {
@@ -26,8 +31,18 @@ pub(super) struct KindOwners {
 }
 
 impl KindOwners {
-    pub fn owner(&self, owned: &KindOwnership) -> Option<&Arc<str>> {
-        self.owners.get(owned)
+    /// The plugins that have what this excludes.
+    pub fn excluded_by(&self, owned: &KindOwnership) -> impl Iterator<Item = &Arc<str>> {
+        owned.excluded().filter_map(|excluded| self.owners.get(&excluded))
+    }
+
+    /// The plugins that have what excludes this: of the whole, also tenants'.
+    pub fn excluding(&self, owned: &KindOwnership) -> Vec<Arc<str>> {
+        let same = |other: &KindOwnership| (&other.primary, &other.children) == (&owned.primary, &owned.children);
+        let all =
+            self.owners.range(KindOwnership { tenant: None, ..owned.clone() }..).take_while(|(other, _)| same(other));
+        let excludes = |other: &KindOwnership| owned.tenant.is_none() || other.tenant == owned.tenant;
+        all.filter(|(other, _)| excludes(other)).map(|(_, plugin)| Arc::clone(plugin)).collect()
     }
 
     /// Replaces the kinds that a plugin owns. Returns whether it released one.
@@ -57,16 +72,17 @@ impl KindOwners {
         before.difference(after).next().is_some()
     }
 
-    /// A path on which a kind would own itself if these edges were added.
-    fn cycle(&self, added: &BTreeSet<Edge>) -> Option<Vec<Resource>> {
+    /// A path on which a kind would own itself if these edges were added. Those of a tenant concern its namespace alone.
+    fn cycle(&self, added: &BTreeSet<Edge>, tenant: Option<&str>) -> Option<Vec<Resource>> {
         let children = |owner: &Resource| {
-            let first = (owner.clone(), Resource { group: "".into(), kind: "".into() });
+            let first = (owner.clone(), Resource { group: "".into(), kind: "".into() }, None);
             let known = self.by_edge.range(first.clone()..).map(|(edge, _)| edge);
-            let owned = known.take_while(|(of, _)| of == owner);
-            let added = added.range(first..).take_while(|(of, _)| of == owner);
-            owned.chain(added).map(|(_, child)| child.clone()).collect::<Vec<_>>()
+            let owned = known.take_while(|(of, ..)| of == owner);
+            let owned = owned.filter(|(.., of)| of.is_none() || of.as_deref() == tenant);
+            let added = added.range(first..).take_while(|(of, ..)| of == owner);
+            owned.chain(added).map(|(_, child, _)| child.clone()).collect::<Vec<_>>()
         };
-        added.iter().find_map(|(start, _)| {
+        added.iter().find_map(|(start, ..)| {
             let (mut seen, mut open) = (BTreeSet::new(), vec![vec![start.clone()]]);
             while let Some(path) = open.pop() {
                 for child in children(path.last()?) {
@@ -90,7 +106,8 @@ impl Lifecycle {
         let wanted: BTreeSet<KindOwnership> = manifest.controllers.iter().flat_map(KindOwnership::all_of).collect();
         let owned = self.owned_by_another(name, &wanted).or_else(|| self.owned_before(name, &wanted));
         owned.or_else(|| self.owned_elsewhere(name, &wanted, cx)).or_else(|| {
-            let path = self.kind_owners.cycle(&manifest.controllers.iter().flat_map(edges).collect())?;
+            let added = manifest.controllers.iter().flat_map(edges).collect();
+            let path = self.kind_owners.cycle(&added, tenant::of_plugin(name))?;
             let path = path.iter().map(ToString::to_string).collect::<Vec<_>>().join(" owns ");
             let message = format!(
                 "{path}: a kind that owns itself, directly or through other plugins, would have objects created without end. \
@@ -101,22 +118,26 @@ impl Lifecycle {
     }
 
     fn owned_by_another(&self, name: &Arc<str>, wanted: &BTreeSet<KindOwnership>) -> Option<Refusal> {
-        let mut held = wanted.iter().filter_map(|wanted| Some((wanted, self.kind_owners.owner(wanted)?)));
-        let (owned, other) = held.find(|(_, other)| *other != name)?;
+        let other = |wanted| self.kind_owners.excluded_by(wanted).find(|other| *other != name);
+        let (owned, other) = wanted.iter().find_map(|wanted| Some((wanted, other(wanted)?)))?;
         Some(Refusal::new("KindOwned", owned.conflict(&format!("the plugin {other:?}"))))
     }
 
     /// As [`Self::owned_by_another`], of a plugin that owned it before a restart and is not up again.
     fn owned_before(&self, name: &Arc<str>, wanted: &BTreeSet<KindOwnership>) -> Option<Refusal> {
-        let older = |kind| self.this_host.plugins(kind).take_while(|other| *other != name);
-        let owner = |kind| older(kind).find(|other| self.is_coming_up(other));
+        let older = |kind: &KindOwnership| {
+            let of_kind =
+                |kind| self.this_host.plugins(&kind).take_while(|other| *other != name).cloned().collect::<Vec<_>>();
+            kind.excluded().flat_map(of_kind).collect::<Vec<_>>()
+        };
+        let owner = |kind| older(kind).into_iter().find(|other| self.is_coming_up(other));
         let (owned, other) = wanted.iter().find_map(|kind| Some((kind, owner(kind)?)))?;
         Some(Refusal::new("KindOwned", owned.conflict(&format!("the plugin {other:?}"))))
     }
 
     /// Whether the kinds of a plugin's first version are not known yet.
     pub(super) fn is_coming_up(&self, name: &str) -> bool {
-        self.plugins.get(name).map_or(!self.sources_listed, Plugin::is_compiling)
+        self.plugins.get(name).map_or(!self.has_listed(name), Plugin::is_compiling)
     }
 
     /// Retries the plugins that wait for a kind which this one owned before a restart, if its version does not need it.
@@ -128,13 +149,32 @@ impl Lifecycle {
         }
     }
 
+    /// A plugin of the host's namespace has its kinds: those of tenants that may not have theirs beside it end.
+    pub(super) fn take_from_tenants(&mut self, name: &str, cx: &mut Context<'_>) {
+        if tenant::of_plugin(name).is_some() {
+            return;
+        }
+        let of_tenants = self.plugins.iter().filter(|(other, _)| tenant::of_plugin(other).is_some());
+        let lacks = |(other, plugin): &(&Arc<str>, &Plugin)| {
+            let manifests = plugin.manifests();
+            manifests.into_iter().any(|manifest| self.cannot_own(other, manifest, cx).is_some())
+        };
+        let names: Vec<Arc<str>> = of_tenants.filter(lacks).map(|(other, _)| Arc::clone(other)).collect();
+        for other in names {
+            self.stop(&other, cx);
+            // It is refused with the reason.
+            self.load(&other, cx);
+        }
+    }
+
     /// Plugins that were refused because of a kind's owner, and would not be now.
     pub(super) fn may_own_now(&self, cx: &Context<'_>) -> Vec<Arc<str>> {
         let waits = |name: &Arc<str>| {
             let plugin = self.plugins.get(name)?;
             plugin.refused.as_ref().filter(|refused| refused.by == RefusedBy::KindOwner)?;
             let manifest = &self.accepted(&plugin.offer.as_ref()?.digest)?.manifest;
-            self.cannot_own(name, manifest, cx).is_none().then_some(())
+            let manifest = manifest_of(name, manifest).ok()?;
+            self.cannot_own(name, &manifest, cx).is_none().then_some(())
         };
         self.plugins.keys().filter(|name| waits(name).is_some()).cloned().collect()
     }
@@ -147,7 +187,8 @@ mod tests {
     #[test]
     fn owned_kinds_are_read_as_they_are_shown() {
         for text in ["PodSet.app.example.com", "Node", "Deployment.apps/ConfigMap", "Node/Lease.coordination.k8s.io"] {
-            assert_eq!(KindOwnership::parse(text).to_string(), text);
+            assert_eq!(KindOwnership::parse(text, "podset").to_string(), text);
+            assert_eq!(KindOwnership::parse(text, "team-a.podset").tenant.as_deref(), Some("team-a"));
         }
     }
 }

@@ -1,10 +1,12 @@
-//! Ownership of kinds: what only one plugin of a cluster may have, and the edges of ownership between kinds.
+//! Ownership of kinds: what only one plugin of a cluster may have, or of a tenant beside those of the host's namespace, and the
+//! edges of ownership between kinds.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::manifest::ControllerSpec;
+use crate::manifest::{ControllerSpec, OwnedKind};
 use crate::object::Kind;
+use crate::tenant;
 
 /// A group and a kind: what the versions of one resource have in common.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -32,12 +34,19 @@ impl fmt::Display for Resource {
     }
 }
 
-/// One kind owns objects of another.
-pub(super) type Edge = (Resource, Resource);
+/// One kind owns objects of another; in the namespace of a tenant alone, if there is one.
+pub(super) type Edge = (Resource, Resource, Option<Arc<str>>);
 
 /// The edges of a controller.
 pub(super) fn edges(controller: &ControllerSpec) -> impl Iterator<Item = Edge> {
-    controller.owns.iter().map(|owned| (Resource::of(&controller.primary), Resource::of(&owned.kind)))
+    let tenant = tenant_of(controller);
+    let edge = move |owned: &OwnedKind| (Resource::of(&controller.primary), Resource::of(&owned.kind), tenant.clone());
+    controller.owns.iter().map(edge)
+}
+
+/// The only namespace of a controller's objects: that of its tenant.
+fn tenant_of(controller: &ControllerSpec) -> Option<Arc<str>> {
+    controller.scope.namespaces.first().cloned()
 }
 
 /// What only one plugin may have: a kind, or the children of one kind that it owns for a built-in kind.
@@ -46,22 +55,33 @@ pub(super) struct KindOwnership {
     pub primary: Resource,
     /// None: the kind as a whole.
     pub children: Option<Resource>,
+    /// The tenant who has it, of objects in its namespace; None: everybody's objects.
+    pub tenant: Option<Arc<str>>,
 }
 
 impl KindOwnership {
     pub fn all_of(controller: &ControllerSpec) -> Vec<Self> {
         let primary = Resource::of(&controller.primary);
+        let tenant = tenant_of(controller);
         if !controller.builtin {
-            return vec![Self { primary, children: None }];
+            return vec![Self { primary, children: None, tenant }];
         }
         let children = controller.owns.iter().map(|owned| Some(Resource::of(&owned.kind)));
-        children.map(|children| Self { primary: primary.clone(), children }).collect()
+        children.map(|children| Self { primary: primary.clone(), children, tenant: tenant.clone() }).collect()
     }
 
-    /// Reads what `Display` writes, as Plugin objects show it.
-    pub fn parse(text: &str) -> Self {
+    /// Reads what `Display` writes, as the Plugin object of a plugin shows it; its name says whose it is.
+    pub fn parse(text: &str, plugin: &str) -> Self {
         let (primary, children) = text.split_once('/').map_or((text, None), |(primary, it)| (primary, Some(it)));
-        Self { primary: Resource::parse(primary), children: children.map(Resource::parse) }
+        let tenant = tenant::of_plugin(plugin).map(Arc::from);
+        Self { primary: Resource::parse(primary), children: children.map(Resource::parse), tenant }
+    }
+
+    /// What nobody else may have beside it: of a tenant's, also the whole. A tenant's is no obstacle to the whole, which would be
+    /// a tenant's to take from everybody.
+    pub fn excluded(&self) -> impl Iterator<Item = Self> {
+        let whole = self.tenant.as_ref().map(|_| Self { tenant: None, ..self.clone() });
+        [self.clone()].into_iter().chain(whole)
     }
 
     /// Why nobody else may have it beside `owner`, such as `the plugin "a"`.

@@ -52,9 +52,10 @@ impl Lifecycle {
     /// it.
     pub(super) fn give_way(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.remove(name) else { return };
-        let (offer, unreadable, suspended) = (plugin.offer.clone(), plugin.unreadable.clone(), plugin.suspended);
+        let (offer, unreadable, tenant) = (plugin.offer.clone(), plugin.unreadable.clone(), plugin.tenant.clone());
+        let suspended = plugin.suspended;
         self.withdraw(name, plugin, cx);
-        self.plugins.insert(Arc::clone(name), Plugin { offer, unreadable, suspended, ..Plugin::default() });
+        self.plugins.insert(Arc::clone(name), Plugin { offer, unreadable, tenant, suspended, ..Plugin::default() });
         self.load(name, cx);
     }
 

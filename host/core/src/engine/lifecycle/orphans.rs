@@ -42,6 +42,10 @@ pub(super) struct Orphan {
 impl Lifecycle {
     pub fn on_sources_listed(&mut self, cx: &mut Context<'_>) {
         self.sources_listed = true;
+        self.on_sources_known(cx);
+    }
+
+    pub(super) fn on_sources_known(&mut self, cx: &mut Context<'_>) {
         self.resolve_named(cx);
         self.retry_waiting(cx);
         self.sync_dirty(cx);
@@ -57,7 +61,7 @@ impl Lifecycle {
 
     /// Deletes the Plugin object of this name if it is an orphan of this host, with one request at a time.
     pub(super) fn delete_orphan(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
-        if !self.sources_listed || cx.draining || !cx.may_write || !cx.store.synced(plugin_object::kind()) {
+        if !self.has_listed(name) || cx.draining || !cx.may_write || !cx.store.synced(plugin_object::kind()) {
             return;
         }
         let snapshot = cx.store.snapshot();

@@ -39,7 +39,7 @@ struct OwnedKinds {
 impl OwnedKinds {
     fn of(object: &Object, host: &str) -> Self {
         let shown = plugin_object::shown(object);
-        let kinds = shown.owned_kinds.iter().map(|text| KindOwnership::parse(text)).collect();
+        let kinds = shown.owned_kinds.iter().map(|text| KindOwnership::parse(text, &object.name.name)).collect();
         Self { age: (shown.created, Arc::clone(&object.name.name)), host: host.into(), kinds }
     }
 }
@@ -94,7 +94,7 @@ impl Lifecycle {
             cx.notify_lifecycle(ToLifecycle::KindsReleased);
         }
         for kind in after {
-            if let Some(owner) = self.kind_owners.owner(&kind).cloned() {
+            for owner in self.kind_owners.excluding(&kind) {
                 self.give_up_kinds(&owner, cx);
             }
         }
@@ -118,8 +118,9 @@ impl Lifecycle {
         wanted: &BTreeSet<KindOwnership>,
         cx: &Context<'_>,
     ) -> Option<Refusal> {
-        let mut contested =
-            wanted.iter().filter_map(|kind| Some((kind, self.other_hosts.by_kind.get(kind)?.first()?))).peekable();
+        let oldest = |kind: KindOwnership| Some((self.other_hosts.by_kind.get(&kind)?.first()?, kind));
+        let contested = wanted.iter().flat_map(KindOwnership::excluded).filter_map(oldest);
+        let mut contested = contested.map(|(oldest, kind)| (kind, oldest)).peekable();
         contested.peek()?;
         let target = plugin_object::of(name);
         let snapshot = cx.store.snapshot();

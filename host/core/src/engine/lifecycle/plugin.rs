@@ -16,6 +16,7 @@ use crate::refusal::Refusal;
 use crate::rights::{Readable, Rights};
 use crate::scope::Scope;
 use crate::service_account::ServiceAccount;
+use crate::tenant::TenantSource;
 use crate::webhook::Endpoint;
 use crate::write::WriteError;
 
@@ -24,6 +25,8 @@ pub(super) struct Plugin {
     pub offer: Option<Offer>,
     /// A source has something of this name that cannot be read.
     pub unreadable: Option<(Arc<str>, Refusal)>,
+    /// The ConfigMap of a tenant's plugin.
+    pub tenant: Option<Arc<TenantSource>>,
     /// The version that is coming up.
     pub candidate: Option<Candidate>,
     /// The version that serves.
@@ -209,12 +212,16 @@ impl Stage {
 }
 
 impl Plugin {
+    /// Those of the version that serves and of the one that is coming up, once that is compiled.
+    pub fn manifests(&self) -> impl Iterator<Item = &Arc<Manifest>> {
+        let coming = self.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
+        self.active.as_ref().map(|active| &active.manifest).into_iter().chain(coming)
+    }
+
     /// What it requires now.
     pub fn requires(&self) -> Requirements {
-        let serving = self.active.as_ref().map(|active| &active.manifest);
-        let coming = self.candidate.as_ref().and_then(|candidate| Stage::manifest(&candidate.stage));
         let (mut owned_kinds, mut all_edges) = (BTreeSet::new(), BTreeSet::new());
-        for controller in serving.into_iter().chain(coming).flat_map(|manifest| &manifest.controllers) {
+        for controller in self.manifests().flat_map(|manifest| &manifest.controllers) {
             owned_kinds.extend(KindOwnership::all_of(controller));
             all_edges.extend(edges(controller));
         }

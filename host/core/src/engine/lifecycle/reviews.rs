@@ -37,7 +37,7 @@ const MOST_FAILED_MS: u64 = 300_000;
 const AGAIN_MS: u64 = 60 * 60_000;
 
 /// The reader of the host's own informers.
-const HOST_READER: &str = "";
+pub(super) const HOST_READER: &str = "";
 
 /// What a version declares of each kind.
 fn declared(manifest: &Manifest) -> BTreeMap<Kind, Scope> {
@@ -182,6 +182,20 @@ impl Lifecycle {
             })));
         }
         self.arm_reviews(name, cx);
+    }
+
+    /// A kind is served: where it was not, the API server could not say who may read it.
+    pub(super) fn review_served(&mut self, name: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
+        let mut is_due = false;
+        for ((_, of), reviewed) in &mut plugin.reviews {
+            if of == kind && reviewed.failed.is_some() && reviewed.in_flight.is_none() {
+                (reviewed.due_ms, is_due) = (Some(cx.now.mono_ms), true);
+            }
+        }
+        if is_due {
+            self.run_reviews(name, cx);
+        }
     }
 
     fn arm_reviews(&mut self, name: &Arc<str>, cx: &Context<'_>) {

@@ -9,6 +9,7 @@ use super::component::{Accepted, Component, ComponentState};
 use super::plugin::{Active, Candidate, Plugin, Refused, RefusedBy, Stage};
 use super::requirements::Requirements;
 use super::reviews::sees_some;
+use super::tenants::manifest_of;
 use super::timers::{REFUSED_RETRY_MS, Timer};
 use crate::component::{Compiled, Offer, Version};
 use crate::digest::Digest;
@@ -31,6 +32,7 @@ impl Lifecycle {
             return;
         }
         let is_same_version = plugin.offer.as_ref().is_some_and(|known| known.version() == offer.version());
+        plugin.tenant.clone_from(&offer.tenant);
         plugin.offer = Some(offer);
         plugin.unreadable = None;
         if is_same_version {
@@ -204,12 +206,13 @@ impl Lifecycle {
     fn begin_registering(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(candidate) = self.plugins.get(name).and_then(|plugin| plugin.candidate.as_ref()) else { return };
         let manifest = match self.components.get(&candidate.version.digest).map(|component| &component.state) {
-            Some(ComponentState::Accepted(accepted)) => Arc::clone(&accepted.manifest),
-            Some(ComponentState::Refused(refusal)) => {
-                let refusal = refusal.clone();
-                return self.refuse(name, RefusedBy::Component, refusal, cx);
-            }
+            Some(ComponentState::Accepted(accepted)) => manifest_of(name, &accepted.manifest),
+            Some(ComponentState::Refused(refusal)) => Err(refusal.clone()),
             Some(ComponentState::Compiling) | None => return,
+        };
+        let manifest = match manifest {
+            Ok(manifest) => manifest,
+            Err(refusal) => return self.refuse(name, RefusedBy::Component, refusal, cx),
         };
         if !self.knows_names(cx) {
             return;
@@ -234,6 +237,7 @@ impl Lifecycle {
         *self.stage(name).expect("its candidate was read above") =
             Stage::Registering { manifest, missing: missing.clone() };
         self.require(name, cx);
+        self.take_from_tenants(name, cx);
         self.release_shown_kinds(name, cx);
         self.serve_conversion(name, cx);
         for crd in &missing {

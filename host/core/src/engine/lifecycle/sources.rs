@@ -6,27 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Lifecycle;
-use crate::component::Offer;
+use crate::component::{Offer, Unreadable};
 use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToReconciler;
 use crate::observation::Observation;
 use crate::plugin_object::{self, SOURCE_NOT_FOUND, Spec};
 use crate::refusal::Refusal;
 use crate::service_account::ServiceAccount;
+use crate::tenant::{self, TenantSource};
 
 /// Of a DNS label.
 const MAX_NAME_BYTES: usize = 63;
 
-/// A source that cannot be read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Unreadable {
-    source: Arc<str>,
-    refusal: Refusal,
-    only_named: bool,
-}
-
 /// What a source has.
-type Offered = Result<Offer, Unreadable>;
+pub(super) type Offered = Result<Offer, Unreadable>;
 
 #[derive(Debug, Default)]
 pub(super) struct Sources {
@@ -42,7 +35,7 @@ pub(super) struct Sources {
 /// What a plugin has of its source.
 enum Resolved {
     Offer(Offer),
-    Unreadable(Arc<str>, Refusal),
+    Unreadable(Arc<str>, Refusal, Option<Arc<TenantSource>>),
     /// Its source may still be listed.
     Unknown,
     NoPlugin,
@@ -81,14 +74,27 @@ impl Sources {
         affected
     }
 
+    /// The sources of a tenant, with their places.
+    pub fn of_tenant(&self, namespace: &str) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        let first: Arc<str> = format!("{namespace}/").into();
+        let of_tenant = self.offered.range(Arc::clone(&first)..);
+        of_tenant.take_while(move |(source, _)| source.starts_with(&*first)).map(|(source, it)| (source, place(it)))
+    }
+
+    /// Whether a source is known.
+    pub fn has(&self, source: &str) -> bool {
+        self.offered.contains_key(source)
+    }
+
     /// The plugins that a source is or may be the source of.
     fn plugins_of(&self, source: &Arc<str>) -> BTreeSet<Arc<str>> {
-        self.named.get(source).into_iter().flatten().chain([source]).cloned().collect()
+        self.named.get(source).into_iter().flatten().cloned().chain([tenant::plugin_of(source)]).collect()
     }
 
     fn resolve(&self, name: &Arc<str>, namespace: &Arc<str>, listed: bool) -> Resolved {
         let spec = self.specs.get(name);
-        let source = spec.map_or(name, |spec| &spec.source);
+        let own = tenant::source_of(name);
+        let source = spec.map_or(&own, |spec| &spec.source);
         let is_named = spec.is_some_and(|spec| spec.names_source);
         if is_named && !is_plugin_name(name) {
             return invalid_name(name, source, namespace);
@@ -96,7 +102,9 @@ impl Sources {
         let is_free = |offered: &&Offered| !only_named(offered) && !self.named.contains_key(source);
         match self.offered.get(source).filter(|offered| is_named || is_free(offered)) {
             Some(Ok(offer)) => wanted(name, offer, spec, namespace),
-            Some(Err(unreadable)) => Resolved::Unreadable(Arc::clone(&unreadable.source), unreadable.refusal.clone()),
+            Some(Err(Unreadable { source, refusal, tenant, .. })) => {
+                Resolved::Unreadable(Arc::clone(source), refusal.clone(), tenant.clone())
+            }
             None if is_named && listed => not_found(source, namespace),
             None if is_named => Resolved::Unknown,
             None => Resolved::NoPlugin,
@@ -112,37 +120,56 @@ fn wanted(name: &Arc<str>, offer: &Offer, spec: Option<&Spec>, namespace: &Arc<s
             "{} holds {}, and spec.digest of the Plugin {name} lets {pin} serve alone: change one of the two",
             offer.source, offer.digest
         );
-        return Resolved::Unreadable(offer.source, Refusal::new("DigestMismatch", message));
+        return Resolved::Unreadable(offer.source, Refusal::new("DigestMismatch", message), offer.tenant);
     }
     if let Some(config) = spec.and_then(|spec| spec.config.as_ref()) {
         offer.config = Arc::clone(config);
     }
-    let account = |name: &Arc<str>| ServiceAccount { namespace: Arc::clone(namespace), name: Arc::clone(name) };
-    offer.namespaces = spec.and_then(|spec| spec.namespaces.clone());
     offer.grants = spec.map(|spec| Arc::clone(&spec.grants)).unwrap_or_default();
-    offer.service_account = spec.and_then(|spec| spec.service_account.as_ref()).map(|name| Arc::new(account(name)));
+    let account = spec.and_then(|spec| spec.service_account.as_ref());
+    if let Some(tenant) = &offer.tenant {
+        offer.namespaces = Some(tenant.namespaces());
+        offer.service_account = Some(Arc::new(tenant.account(account)));
+    } else {
+        let of_host = |name: &Arc<str>| ServiceAccount { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+        offer.namespaces = spec.and_then(|spec| spec.namespaces.clone());
+        offer.service_account = account.map(|name| Arc::new(of_host(name)));
+    }
     Resolved::Offer(offer)
 }
 
-/// Whether a Plugin object's name can be a plugin's: a DNS label, for it is in labels and field managers.
+/// Whether a Plugin object's name can be a plugin's: it is in labels and field managers. That of a tenant's has one dot.
 fn is_plugin_name(name: &str) -> bool {
-    name.len() <= MAX_NAME_BYTES && !name.contains('.')
+    name.len() <= MAX_NAME_BYTES && name.matches('.').count() <= 1
 }
 
 fn invalid_name(name: &Arc<str>, source: &Arc<str>, namespace: &str) -> Resolved {
     let message = format!(
-        "a plugin's name has at most {MAX_NAME_BYTES} letters, digits and hyphens, and {name:?} has others or more: give the \
-         Plugin another name"
+        "a plugin's name has at most {MAX_NAME_BYTES} letters, digits and hyphens, and that of a tenant's plugin one dot, and \
+         {name:?} has others or more: give the Plugin another name"
     );
-    Resolved::Unreadable(format!("ConfigMap {namespace}/{source}").into(), Refusal::new("InvalidName", message))
+    Resolved::Unreadable(config_map(namespace, source), Refusal::new("InvalidName", message), None)
 }
 
 fn not_found(source: &Arc<str>, namespace: &str) -> Resolved {
-    let place: Arc<str> = format!("ConfigMap {namespace}/{source}").into();
-    let message = format!(
-        "{place} is not there, or lacks the label mortise.dev/plugin=source; make it, or let spec.source name another one"
-    );
-    Resolved::Unreadable(place, Refusal::new(SOURCE_NOT_FOUND, message))
+    let place = config_map(namespace, source);
+    let message = match tenant::of_source(source) {
+        Some(tenant) => format!(
+            "{place} is not there, or lacks the label mortise.dev/plugin=true, or the namespace {tenant} is no tenant \
+             (--tenant-namespaces); a Plugin with a dot in its name is that of a tenant"
+        ),
+        None => format!(
+            "{place} is not there, or lacks the label mortise.dev/plugin=source; make it, or let spec.source name another one"
+        ),
+    };
+    Resolved::Unreadable(place, Refusal::new(SOURCE_NOT_FOUND, message), None)
+}
+
+fn config_map(namespace: &str, source: &str) -> Arc<str> {
+    match tenant::of_source(source) {
+        Some(_) => format!("ConfigMap {source}").into(),
+        None => format!("ConfigMap {namespace}/{source}").into(),
+    }
 }
 
 impl Lifecycle {
@@ -162,23 +189,20 @@ impl Lifecycle {
         self.offered(&source, Ok(offer), cx);
     }
 
-    pub fn on_source_unreadable(
-        &mut self,
-        source: &Arc<str>,
-        place: Arc<str>,
-        refusal: Refusal,
-        only_named: bool,
-        cx: &mut Context<'_>,
-    ) {
-        if let Some(Ok(offer)) = self.sources.offered.get(source)
-            && offer.source != place
+    pub fn on_source_unreadable(&mut self, unreadable: Unreadable, cx: &mut Context<'_>) {
+        let source = Arc::clone(&unreadable.name);
+        if let Some(Ok(offer)) = self.sources.offered.get(&source)
+            && offer.source != unreadable.source
         {
             return;
         }
-        self.offered(source, Err(Unreadable { source: place, refusal, only_named }), cx);
+        self.offered(&source, Err(unreadable), cx);
     }
 
     fn offered(&mut self, source: &Arc<str>, offered: Offered, cx: &mut Context<'_>) {
+        if !self.takes(source, &offered, cx) {
+            return;
+        }
         let is_new = self.sources.offered.insert(Arc::clone(source), offered).is_none();
         self.resolve_all(self.sources.plugins_of(source), cx);
         if is_new {
@@ -191,13 +215,14 @@ impl Lifecycle {
 
     /// Whether a source of this host has the name, readable or not.
     pub(super) fn has_source(&self, name: &str) -> bool {
-        self.sources.offered.contains_key(name)
+        self.sources.has(name)
     }
 
     pub fn on_source_gone(&mut self, source: &Arc<str>, at: &Arc<str>, cx: &mut Context<'_>) {
         if self.sources.offered.get(source).map(place) == Some(at) {
             self.sources.offered.remove(source);
             self.resolve_all(self.sources.plugins_of(source), cx);
+            self.has_room(source, cx);
         }
     }
 
@@ -227,14 +252,19 @@ impl Lifecycle {
     }
 
     fn resolve_all(&mut self, names: BTreeSet<Arc<str>>, cx: &mut Context<'_>) {
-        let resolve = |name| (self.sources.resolve(&name, &self.namespace, self.sources_listed), name);
+        let resolve = |name| (self.sources.resolve(&name, &self.namespace, self.has_listed(&name)), name);
         let mut all: Vec<(Resolved, Arc<str>)> = names.into_iter().map(resolve).collect();
         // A plugin that is removed leaves its kinds to the one that names its source.
         all.sort_by_key(|(resolved, _)| !matches!(resolved, Resolved::NoPlugin));
         for (resolved, name) in all {
             match resolved {
                 Resolved::Offer(offer) => self.take_offer(&name, offer, cx),
-                Resolved::Unreadable(source, refusal) => self.take_unreadable(&name, source, refusal, cx),
+                Resolved::Unreadable(source, refusal, tenant) => {
+                    self.take_unreadable(&name, source, refusal, cx);
+                    if let Some(plugin) = self.plugins.get_mut(&name) {
+                        plugin.tenant = tenant;
+                    }
+                }
                 Resolved::Unknown => {
                     self.plugins.entry(Arc::clone(&name)).or_default();
                     self.mark_dirty(&name);

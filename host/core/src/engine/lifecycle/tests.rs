@@ -27,6 +27,7 @@ mod identity;
 mod reviews;
 mod sources;
 mod status;
+mod tenants;
 
 type Sent = (PluginWrite, WriteOp);
 
@@ -51,7 +52,7 @@ struct Alone {
 fn kind(name: &str) -> Kind {
     match name {
         "Plugin" => plugin_object::kind(),
-        "ConfigMap" | "Secret" => Kind::new("v1", name),
+        "ConfigMap" | "Secret" | "Namespace" => Kind::new("v1", name),
         "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => {
             Kind::new("rbac.authorization.k8s.io/v1", name)
         }
@@ -162,6 +163,8 @@ impl Alone {
                 Effect::StopWatch(slice) => Some(format!("stop {}", slice.kind.kind)),
                 Effect::Relist(slice) => Some(format!("relist {}", slice.kind.kind)),
                 Effect::Audit(slice) => Some(format!("audit {}", slice.kind.kind)),
+                Effect::WatchTenant(namespace) => Some(format!("watch tenant {namespace}")),
+                Effect::StopTenant(namespace) => Some(format!("stop tenant {namespace}")),
                 Effect::Compile(digest) => Some(format!("compile {digest}")),
                 Effect::Review(review) => {
                     self.reviews.push_back((*review).clone());
@@ -202,9 +205,16 @@ impl Alone {
                 self.sent.push_back((write, outgoing.op));
                 text
             }
+            Message::ToOutbox(ToOutbox::Record { record, about, .. }) if &*about.kind.kind == "ConfigMap" => {
+                format!("event {} about {}", record.reason, about.name)
+            }
             Message::ToOutbox(ToOutbox::Record { record, .. }) => format!("event {}", record.reason),
             Message::ToOutbox(ToOutbox::Register { crd, .. }) => format!("register {crd}"),
             Message::ToLifecycle(ToLifecycle::KindsReleased) => "kinds released".to_owned(),
+            Message::Drop(slice) => {
+                self.store.drop_slice(&slice);
+                format!("drop {slice}")
+            }
             Message::Forget(kind) => {
                 self.store.forget(&kind);
                 format!("forget {}", kind.kind)
@@ -257,6 +267,14 @@ impl Alone {
         }
         self.store.end_list(kind(of), ResourceVersion(self.version));
         self.with(|lifecycle, cx| lifecycle.on_kind_served(&kind(of).into(), cx));
+    }
+
+    /// The informer of a kind completes a list of one namespace, which has no objects.
+    fn list_in(&mut self, of: &str, namespace: &str) {
+        let slice = Slice { kind: kind(of), namespace: Some(namespace.into()), labels: None };
+        self.store.begin_list(&slice);
+        self.store.end_list(&slice, ResourceVersion(self.version));
+        self.with(|lifecycle, cx| lifecycle.on_kind_served(&slice, cx));
     }
 
     /// The informers of roles and bindings complete their lists, and all reviews have this answer.

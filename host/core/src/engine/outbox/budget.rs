@@ -1,10 +1,12 @@
-//! How many writes, and creates among them, each plugin may send in a minute: two token buckets for each plugin. Plans
+//! How many writes, and creates among them, each plugin may send in a minute: two token buckets for each share, which is
+//! a plugin, or all plugins of a tenant. Plans
 //! that have begun are finished, so a bucket can become negative; then the plugin's keys wait until it is refilled to
 //! zero.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::tenant;
 use crate::token_bucket::TokenBucket;
 
 /// With more plugins than this in memory, those with full buckets are forgotten: a new bucket is full as well.
@@ -31,7 +33,7 @@ impl Default for WriteBudget {
 #[derive(Debug)]
 pub(super) struct Budgets {
     most: WriteBudget,
-    of_plugin: BTreeMap<Arc<str>, Account>,
+    of_share: BTreeMap<Arc<str>, Account>,
 }
 
 /// A plugin is over its budget: until when its keys wait, and why.
@@ -51,7 +53,7 @@ struct Account {
 
 impl Budgets {
     pub fn new(most: WriteBudget) -> Self {
-        Self { most, of_plugin: BTreeMap::new() }
+        Self { most, of_share: BTreeMap::new() }
     }
 
     /// Counts a write of a plugin, which `creates` an object or does not. Returns why the next one has to wait. A `granted`
@@ -60,13 +62,14 @@ impl Budgets {
         let of_grant = |granted| WriteBudget { writes_per_minute: granted, creates_per_minute: granted };
         let most = granted.map_or(self.most, of_grant);
         let WriteBudget { writes_per_minute, creates_per_minute } = most;
-        if self.of_plugin.len() > REMEMBERED && !self.of_plugin.contains_key(plugin) {
-            self.of_plugin.retain(|_, account| {
+        let share = tenant::share(plugin);
+        if self.of_share.len() > REMEMBERED && !self.of_share.contains_key(&share) {
+            self.of_share.retain(|_, account| {
                 let writes_are_full = account.writes.is_full(now_ms, account.most.writes_per_minute);
                 !(account.creates.is_full(now_ms, account.most.creates_per_minute) && writes_are_full)
             });
         }
-        let account = self.of_plugin.entry(Arc::clone(plugin)).or_insert_with(|| Account {
+        let account = self.of_share.entry(Arc::clone(&share)).or_insert_with(|| Account {
             writes: TokenBucket::full(now_ms, writes_per_minute),
             creates: TokenBucket::full(now_ms, creates_per_minute),
             most,
@@ -81,7 +84,7 @@ impl Budgets {
             None => format!("--plugin-{what}-per-minute of `mortise run`"),
         };
         let message = format!(
-            "{plugin} is over its budget of {most} {what} a minute, so its objects wait {} s; if it needs more, raise {raise}; if \
+            "{share} is over its budget of {most} {what} a minute, so its objects wait {} s; if it needs more, raise {raise}; if \
              not, look for a plugin that undoes its own or another's writes",
             wait_ms.div_ceil(1_000)
         );
@@ -139,7 +142,7 @@ mod tests {
             let granted = (number % 3 == 0).then_some(1 + u32::try_from(number).unwrap() * 1_000);
             budgets.spend(number, &number.to_string().into(), OTHER, granted);
         }
-        assert!(budgets.of_plugin.len() < 300, "{}", budgets.of_plugin.len());
+        assert!(budgets.of_share.len() < 300, "{}", budgets.of_share.len());
         assert!(budgets.spend(999, &debtor, CREATE, None).is_some());
     }
 
@@ -156,5 +159,17 @@ mod tests {
                 "{debt:?}"
             );
         }
+    }
+
+    #[test]
+    fn g11_the_plugins_of_a_tenant_have_one_budget_together() {
+        let mut budgets = budgets();
+        let plugins: Vec<Arc<str>> = (0..16).map(|number| format!("team-a.p{number}").into()).collect();
+        let sent = plugins.iter().cycle().take(60).filter(|plugin| budgets.spend(0, plugin, CREATE, None).is_none());
+        assert_eq!(sent.count(), 60);
+        let debt = budgets.spend(0, &plugins[7], CREATE, None).expect("one beyond it");
+        assert!(debt.message.starts_with("team-a.* is over its budget of 60 creates"), "{}", debt.message);
+        assert!(budgets.spend(0, &"team-b.p0".into(), CREATE, None).is_none(), "another tenant has its own");
+        assert!(budgets.spend(0, &"podset".into(), CREATE, None).is_none());
     }
 }

@@ -173,21 +173,24 @@ fn q4_an_action_that_applies_an_object_which_the_cache_does_not_show_is_a_create
     assert!(alone.apply(target()), "but writes");
 }
 
+/// A create of a ConfigMap by a plugin that acts in team-a alone. How many writes are sent.
+fn create_in(alone: &mut Alone, plugin: &str, namespace: &str) -> usize {
+    let target = ObjectRef { kind: Kind::new("v1", "ConfigMap"), name: Name::new(namespace, "a") };
+    let op = WriteOp::Create { target, body: "{}".into() };
+    let namespaces = Some(std::collections::BTreeSet::from(["team-a".into()]).into());
+    let by = Sender { plugin: Some(plugin.into()), namespaces, ..Sender::default() };
+    let owner = Owner::Lifecycle(PluginWrite::Object(plugin.into()));
+    let outgoing = Outgoing { by, cause: None, op, owner };
+    alone.effects.clear();
+    alone.with(|outbox, cx| outbox.take(ToOutbox::Send(Box::new(outgoing)), cx));
+    alone.effects.iter().filter(|effect| matches!(effect, Effect::Write(_))).count()
+}
+
 #[test]
 fn g9_a_write_outside_of_a_plugins_namespaces_is_refused_and_not_sent() {
     let mut alone = Alone::new(false);
-    let send = |alone: &mut Alone, namespace: &str| {
-        let target = ObjectRef { kind: Kind::new("v1", "ConfigMap"), name: Name::new(namespace, "a") };
-        let op = WriteOp::Create { target, body: "{}".into() };
-        let namespaces = Some(std::collections::BTreeSet::from(["team-a".into()]).into());
-        let by = Sender { plugin: Some("podset".into()), namespaces, ..Sender::default() };
-        let owner = Owner::Lifecycle(PluginWrite::Object("podset".into()));
-        let outgoing = Outgoing { by, cause: None, op, owner };
-        alone.effects.clear();
-        alone.with(|outbox, cx| outbox.take(ToOutbox::Send(Box::new(outgoing)), cx));
-        alone.effects.iter().filter(|effect| matches!(effect, Effect::Write(_))).count()
-    };
-    assert_eq!((send(&mut alone, "team-a"), send(&mut alone, ""), send(&mut alone, "team-b")), (1, 1, 0));
+    let sent = ["team-a", "", "team-b"].map(|namespace| create_in(&mut alone, "podset", namespace));
+    assert_eq!(sent, [1, 1, 0]);
     let refused = alone.messages.iter().find_map(|message| match message {
         Message::ToLifecycle(ToLifecycle::Wrote { result: Err(error), .. }) => Some(error.clone()),
         _ => None,
@@ -199,4 +202,12 @@ fn g9_a_write_outside_of_a_plugins_namespaces_is_refused_and_not_sent() {
         "{}",
         error.message
     );
+}
+
+#[test]
+fn g11_a_tenants_plugin_writes_its_namespace_alone_and_no_object_without_one() {
+    let mut alone = Alone::new(false);
+    let sent =
+        ["team-a", "team-b", "team-a.podset", "kube-system", ""].map(|it| create_in(&mut alone, "team-a.podset", it));
+    assert_eq!(sent, [1, 0, 0, 0, 0], "whatever its ServiceAccount may");
 }

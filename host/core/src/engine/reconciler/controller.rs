@@ -18,6 +18,7 @@ use crate::rights::within;
 use crate::scope::Scope;
 use crate::selector::Selector;
 use crate::status::StatusShape;
+use crate::tenant;
 use crate::view::Access;
 use crate::well_known::field_manager;
 use crate::workqueue::{ControllerId, Key, Lane};
@@ -27,6 +28,8 @@ use crate::write::{Cause, WriteOp};
 #[derive(Debug)]
 pub(super) struct Controller {
     pub plugin: Arc<str>,
+    /// Whose share of time, memory and calls it uses: the plugin's, or its tenant's.
+    pub share: Arc<str>,
     /// "podset/PodSet".
     pub label: Arc<str>,
     pub field_manager: String,
@@ -58,9 +61,11 @@ impl Controller {
         let scopes = spec.scopes();
         let visible = visible(&scopes, version);
         let narrowed = scopes.into_iter().filter(|(_, scope)| !scope.is_everything());
-        let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(&spec.primary));
+        let mut crds = manifest.custom_resources.iter().chain(&manifest.described_resources);
+        let crd = crds.find(|crd| crd.kinds.contains(&spec.primary));
         Self {
             plugin: Arc::clone(plugin),
+            share: tenant::share(plugin),
             label: format!("{plugin}/{}", spec.primary.kind).into(),
             field_manager: field_manager(plugin),
             finalizer: finalizer::name(plugin),
@@ -86,6 +91,11 @@ impl Controller {
             ready: false,
             calls: 0,
         }
+    }
+
+    /// Whether it may have another call in flight.
+    pub fn may_be_called(&self) -> bool {
+        self.ready && self.calls < self.spec.concurrency
     }
 
     /// Whether an object of its kind is reconciled: one that the predicate selects, or one being deleted with its
@@ -169,6 +179,7 @@ impl Reconciler {
     }
 
     pub(super) fn withdraw(&mut self, plugin: &Arc<str>, cx: &mut Context<'_>) {
+        // A share of a tenant is not the plugin's alone.
         self.throttled.remove(plugin);
         self.suspended.remove(plugin);
         self.faults.remove(plugin);
@@ -253,7 +264,7 @@ impl Reconciler {
         }
     }
 
-    fn controllers_of(&self, plugin: &str) -> impl Iterator<Item = (ControllerId, &Controller)> {
+    pub(super) fn controllers_of(&self, plugin: &str) -> impl Iterator<Item = (ControllerId, &Controller)> {
         let of_plugin = self.controllers.iter().filter(move |(_, controller)| *controller.plugin == *plugin);
         of_plugin.map(|(id, controller)| (*id, controller))
     }

@@ -9,7 +9,7 @@ use crate::engine::message::Message;
 use crate::observation::Observation;
 use crate::workqueue::{ControllerId, Key, Lane, MayRun, ParkedFor, WorkQueue};
 
-/// Keys that may be between their first and their last write at once, beside one of each plugin. The API server's
+/// Keys that may be between their first and their last write at once, beside one of each share. The API server's
 /// priority and fairness lets one client have some hundred requests in flight; more keys would wait there instead of in
 /// this queue, which knows their order.
 const MAX_KEYS_WRITING: usize = 64;
@@ -26,24 +26,24 @@ impl Reconciler {
                 cx.observe(Observation::Enqueued { controller, retry: lane == Lane::Retry });
             }
         }
-        for (plugin, _) in self.throttled.extract_if(.., |_, until_ms| *until_ms <= cx.now.mono_ms) {
-            self.queue.unpark_plugin(&plugin);
+        for (share, _) in self.throttled.extract_if(.., |_, until_ms| *until_ms <= cx.now.mono_ms) {
+            self.queue.unpark_share(&share);
         }
         cx.messages.extend(self.index.take_field_changes().into_iter().map(Message::Field));
         self.slots_free_ms = None;
         while !cx.draining && cx.may_write && self.has_call_slot(cx.now.mono_ms) {
-            let used_up = |plugin: &Arc<str>| {
-                if self.throttled.contains_key(plugin) || self.suspended.contains(plugin) {
+            let used_up = |share: &Arc<str>| {
+                if self.throttled.contains_key(share) {
                     Some(ParkedFor::Budget)
-                } else if !self.calling.has_room(plugin, self.call_slots) {
+                } else if !self.calling.has_room(share, self.call_slots) {
                     Some(ParkedFor::Calls)
                 } else {
-                    (!self.writing.has_room(plugin, MAX_KEYS_WRITING)).then_some(ParkedFor::Writes)
+                    (!self.writing.has_room(share, MAX_KEYS_WRITING)).then_some(ParkedFor::Writes)
                 }
             };
             let may_run = |id| match self.controllers.get(&id) {
-                Some(controller) if controller.ready && controller.calls < controller.spec.concurrency => {
-                    used_up(&controller.plugin).map_or(MayRun::Yes, MayRun::NotThisPlugin)
+                Some(controller) if controller.may_be_called() && !self.suspended.contains(&controller.plugin) => {
+                    used_up(&controller.share).map_or(MayRun::Yes, MayRun::NotThisShare)
                 }
                 _ => MayRun::NotThisController,
             };
@@ -61,26 +61,26 @@ impl Reconciler {
         free_ms.is_none()
     }
 
-    pub(super) fn call_ended(&mut self, controller: ControllerId, plugin: &Arc<str>) {
-        self.calling.subtract(plugin, 1);
+    pub(super) fn call_ended(&mut self, controller: ControllerId, share: &Arc<str>) {
+        self.calling.subtract(share, 1);
         self.queue.unpark(controller);
-        unpark(&mut self.queue, &self.calling, self.call_slots, plugin, ParkedFor::Calls);
+        unpark(&mut self.queue, &self.calling, self.call_slots, share, ParkedFor::Calls);
     }
 
     /// A key's run has ended or the key is dropped. Its controller must still exist.
     pub(super) fn writing_ended(&mut self, key: &Key) {
-        let Some(plugin) = self.plugin_of(key) else { return };
-        self.writing.subtract(&plugin, 1);
-        unpark(&mut self.queue, &self.writing, MAX_KEYS_WRITING, &plugin, ParkedFor::Writes);
+        let Some(share) = self.controllers.get(&key.controller).map(|controller| &controller.share) else { return };
+        self.writing.subtract(share, 1);
+        unpark(&mut self.queue, &self.writing, MAX_KEYS_WRITING, share, ParkedFor::Writes);
     }
 }
 
-/// A plugin has one call or write fewer in flight, so those that were parked for that and have room now are tried again.
-/// While all shared slots are taken, only that plugin can have room; otherwise few are parked, because each holds a slot.
-fn unpark(queue: &mut WorkQueue, in_flight: &PluginCounts, shared: usize, plugin: &str, parked_for: ParkedFor) {
-    if !in_flight.is_full(shared) {
-        queue.unpark_plugins(parked_for, |plugin| in_flight.has_room(plugin, shared));
-    } else if in_flight.has_room(plugin, shared) {
-        queue.unpark_plugin(plugin);
+/// A share has one call or write fewer in flight, so those that were parked for that and have room now are tried again.
+/// While all common slots are taken, only that share can have room; otherwise few are parked, because each holds a slot.
+fn unpark(queue: &mut WorkQueue, in_flight: &PluginCounts, slots: usize, share: &str, parked_for: ParkedFor) {
+    if !in_flight.is_full(slots) {
+        queue.unpark_shares(parked_for, |share| in_flight.has_room(share, slots));
+    } else if in_flight.has_room(share, slots) {
+        queue.unpark_share(share);
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::Reconciler;
+use super::controller::Controller;
 use super::dynamic_kinds::Named;
 use super::key::{CallOutcome, LastCall};
 use super::plugin_counts::PluginCounts;
@@ -31,30 +32,34 @@ fn fits(kept: &PluginCounts, plugin: &str, bytes: usize, part: usize) -> bool {
 }
 
 impl Reconciler {
-    pub(super) fn remember_call(&mut self, key: &Key, plugin: &Arc<str>, mut call: LastCall, cx: &mut Context<'_>) {
+    pub(super) fn remember_call(&mut self, key: &Key, mut call: LastCall, cx: &mut Context<'_>) {
+        let Some(Controller { plugin, share, .. }) = self.controllers.get(&key.controller) else { return };
+        let (plugin, share) = (&Arc::clone(plugin), Arc::clone(share));
         let Some(state) = self.keys.get_mut(key) else { return };
         let before = state.last.take();
-        self.kept_bytes.subtract(plugin, before.as_ref().map_or(0, LastCall::bytes));
+        self.kept_bytes.subtract(&share, before.as_ref().map_or(0, LastCall::bytes));
         self.wanted_objects.subtract(plugin, before.as_ref().map_or(0, |before| before.objects));
         self.wanted_objects.add(plugin, call.objects);
-        if !fits(&self.kept_bytes, plugin, call.bytes(), OF_OUTCOMES) {
+        if !fits(&self.kept_bytes, &share, call.bytes(), OF_OUTCOMES) {
             call.outcome = CallOutcome::Absent;
         }
-        if !fits(&self.kept_bytes, plugin, call.reads.bytes(), 1) {
+        if !fits(&self.kept_bytes, &share, call.reads.bytes(), 1) {
             call.reads.collapse();
         }
         let before = before.as_ref().map(|before| &before.reads);
-        self.index.replace(plugin, key, before, &mut call.reads);
-        self.kept_bytes.add(plugin, call.bytes());
+        self.index.replace(&share, key, before, &mut call.reads);
+        self.kept_bytes.add(&share, call.bytes());
         let reads = &state.last.insert(call).reads;
         let kinds = Named::of(before, Some(reads));
         self.name_kinds(key, plugin, kinds, cx);
     }
 
-    pub(super) fn forget_call(&mut self, key: &Key, plugin: &Arc<str>, cx: &mut Context<'_>) {
+    pub(super) fn forget_call(&mut self, key: &Key, cx: &mut Context<'_>) {
+        let Some(Controller { plugin, share, .. }) = self.controllers.get(&key.controller) else { return };
+        let (plugin, share) = (&Arc::clone(plugin), Arc::clone(share));
         let Some(last) = self.keys.get_mut(key).and_then(|state| state.last.take()) else { return };
         self.index.remove(key, &last.reads);
-        self.kept_bytes.subtract(plugin, last.bytes());
+        self.kept_bytes.subtract(&share, last.bytes());
         self.wanted_objects.subtract(plugin, last.objects);
         self.name_kinds(key, plugin, Named::of(Some(&last.reads), None), cx);
     }

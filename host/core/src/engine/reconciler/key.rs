@@ -228,6 +228,7 @@ pub(super) struct CallInFlight {
     pub key: Key,
     pub version: Version,
     pub plugin: Arc<str>,
+    pub share: Arc<str>,
     pub cause: Cause,
     pub began_ms: u64,
     pub object: Arc<Object>,

@@ -23,7 +23,7 @@ impl Reconciler {
         if controller.spec.builtin {
             return false; // It has no status write.
         }
-        let plugin = Arc::clone(&controller.plugin);
+        let share = Arc::clone(&controller.share);
         let Some(state) = self.keys.get_mut(key) else { return false };
         if !is_outdated {
             state.status.deferred_since_ms = None;
@@ -34,7 +34,7 @@ impl Reconciler {
         if due_ms <= now_ms {
             return false;
         }
-        self.queue.add_at(due_ms, &plugin, key.clone(), Lane::Retry);
+        self.queue.add_at(due_ms, &share, key.clone(), Lane::Retry);
         true
     }
 
@@ -86,7 +86,7 @@ impl Reconciler {
         cx: &Context<'_>,
     ) -> Option<WriteOp> {
         let controller = self.controllers.get(&key.controller)?;
-        self.queue.charge(&controller.plugin, cost::of_text(primary.json().len()));
+        self.queue.charge(&controller.share, cost::of_text(primary.json().len()));
         let stalled = self.keys.get(key).and_then(|state| state.stalled.as_ref());
         let waits = self.keys.get(key).and_then(|state| state.memory.blocked.message());
         let wanted = Wanted {

@@ -448,7 +448,7 @@ fn l3_withdraw_ends_keys_and_timers_and_nothing_is_kept_of_them() {
     );
     alone.ready("podset", "PodSet", false);
     alone.put(object("PodSet", "queued"));
-    alone.take(ToReconciler::Throttle { plugin: "podset".into(), until_ms: alone.now.mono_ms + 60_000 });
+    alone.take(ToReconciler::Throttle { share: "podset".into(), until_ms: alone.now.mono_ms + 60_000 });
     assert_eq!((alone.reconciler.in_flight(), alone.reported().len()), ((2, 1), 2), "one denied, one faulted");
 
     alone.withdraw("podset");
@@ -523,7 +523,7 @@ fn x1_after_a_resync_a_finalizer_stays_while_a_write_of_the_host_before_may_land
 fn q4_a_throttled_plugin_ends_what_it_began_and_waits_and_others_do_not() {
     let throttle = |alone: &mut Alone| {
         let until_ms = alone.now.mono_ms + 5_000;
-        alone.take(ToReconciler::Throttle { plugin: "podset".into(), until_ms });
+        alone.take(ToReconciler::Throttle { share: "podset".into(), until_ms });
     };
     let mut idle = Alone::serving(&[]);
     throttle(&mut idle);
@@ -571,7 +571,7 @@ fn q4_a_write_with_the_smaller_debt_does_not_end_the_wait_for_the_larger_one() {
     // The bucket of creates is in debt for two seconds, that of all writes for one, and a patch spends the latter only.
     for debt_ms in [2_000, 1_000] {
         let until_ms = alone.now.mono_ms + debt_ms;
-        alone.take(ToReconciler::Throttle { plugin: "podset".into(), until_ms });
+        alone.take(ToReconciler::Throttle { share: "podset".into(), until_ms });
     }
     alone.change_secret("a");
     alone.pass(1_999);
@@ -717,4 +717,38 @@ fn q4_a_plugin_waits_for_quick_calls_of_others_and_not_for_a_slow_one() {
     assert_eq!(alone.called(), ["podset/PodSet 1 shop"]);
     alone.returns(wants(0));
     assert_eq!(alone.called(), ["podset/PodSet 1 blog"], "its own plugin's call has ended");
+}
+
+#[test]
+fn g11_however_many_plugins_a_tenant_has_they_have_one_plugins_share_of_calls() {
+    let mut alone = Alone { reconciler: Reconciler::new(reserved(), 1, 600), ..Alone::new() };
+    let plugins = [("team-a.web", "1", "PodSet"), ("team-a.cron", "2", "CronSet"), ("deploy", "3", "Deployment")];
+    for (plugin, digest, of) in plugins {
+        alone.serve_without_http(plugin, digest, &[of]);
+        alone.ready(plugin, of, true);
+    }
+    alone.put(object("PodSet", "web"));
+    alone.put(object("CronSet", "nightly"));
+    alone.put(object("Deployment", "shop"));
+    alone.pass(60_000);
+    let shop = "deploy/Deployment 3 shop".to_owned();
+    assert_eq!(
+        alone.called(),
+        ["team-a.web/PodSet 1 web".to_owned(), shop.clone()],
+        "its other plugin waits for the slow one"
+    );
+    alone.take(ToReconciler::Suspend { plugin: "team-a.web".into(), suspended: true });
+    alone.returns(wants(0));
+    alone.put(object("PodSet", "blog"));
+    alone.pass(1_000);
+    assert_eq!(
+        alone.called(),
+        [shop.clone(), "team-a.cron/CronSet 2 nightly".to_owned()],
+        "a suspended one keeps no place"
+    );
+    alone.take(ToReconciler::Suspend { plugin: "team-a.web".into(), suspended: false });
+    assert_eq!(alone.called().len(), 2);
+    alone.returns(wants(0));
+    alone.returns(wants(0));
+    assert_eq!(alone.called(), ["team-a.web/PodSet 1 blog"]);
 }

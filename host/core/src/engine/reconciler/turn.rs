@@ -73,8 +73,8 @@ impl Reconciler {
         state.close_breaker_if_inputs_changed(&controller.spec, &snapshot, &looks);
         let breaker = state.breaker.as_ref();
         if let Some(until_ms) = breaker.and_then(|breaker| breaker.open_until_ms(now_ms, primary.generation)) {
-            self.queue.charge(&controller.plugin, cost::of_looks(looks.spent()));
-            self.queue.add_at(until_ms, &controller.plugin, key, Lane::Retry);
+            self.queue.charge(&controller.share, cost::of_looks(looks.spent()));
+            self.queue.add_at(until_ms, &controller.share, key, Lane::Retry);
             return;
         }
         state.turn.taken_ms = now_ms;
@@ -107,7 +107,7 @@ impl Reconciler {
         };
         let is_same = |last: &&LastCall| last.version == controller.version && last.uid == primary.uid;
         let unchanged = state.last.as_ref().filter(is_same).filter(|last| last.reads.holds(&inputs, looks));
-        self.queue.charge(&controller.plugin, cost::of_looks(looks.spent()));
+        self.queue.charge(&controller.share, cost::of_looks(looks.spent()));
         match unchanged.map(|last| (last.outcome.clone(), last.generation)) {
             None | Some((CallOutcome::Absent, _)) => self.call(key, primary, cx),
             Some((outcome, generation)) => self.act_on(key, &primary, &outcome, generation, true, cx),
@@ -117,7 +117,7 @@ impl Reconciler {
     /// R2: the events of its own writes wake the key. After a while the host reads live and reports that its cache
     /// lags.
     fn wait_for_cache(&mut self, key: &Key, target: ObjectRef, cx: &mut Context<'_>) {
-        let plugin = Arc::clone(&self.controllers[&key.controller].plugin);
+        let share = Arc::clone(&self.controllers[&key.controller].share);
         let now_ms = cx.now.mono_ms;
         let mut since_ms = self.stop_waiting(key).map_or(now_ms, |waiting| waiting.since_ms);
         if since_ms + CONSISTENCY_TIMEOUT_MS <= now_ms {
@@ -128,7 +128,7 @@ impl Reconciler {
         let Some(state) = self.keys.get_mut(key) else { return };
         self.waiting.entry(target.clone()).or_default().insert(key.clone());
         state.expectations.waiting = Some(Waiting { since_ms, target });
-        self.queue.add_at(since_ms + CONSISTENCY_TIMEOUT_MS, &plugin, key.clone(), Lane::Retry);
+        self.queue.add_at(since_ms + CONSISTENCY_TIMEOUT_MS, &share, key.clone(), Lane::Retry);
     }
 
     fn call(&mut self, key: &Key, primary: Arc<Object>, cx: &mut Context<'_>) {
@@ -138,7 +138,7 @@ impl Reconciler {
         let state = self.keys.get_mut(key).expect("begin has found this key");
         state.turn.work = Work::Calling;
         controller.calls += 1;
-        self.calling.add(&controller.plugin, 1);
+        self.calling.add(&controller.share, 1);
         let view = View::new(
             cx.store.snapshot(),
             Arc::clone(&primary),
@@ -154,6 +154,7 @@ impl Reconciler {
             id,
             cause: cause.clone(),
             plugin: Arc::clone(&controller.plugin),
+            share: Arc::clone(&controller.share),
             object: Arc::clone(&primary),
             view,
             limits: controller.limits,
@@ -167,6 +168,7 @@ impl Reconciler {
             key: key.clone(),
             version: controller.version.clone(),
             plugin: Arc::clone(&controller.plugin),
+            share: Arc::clone(&controller.share),
             cause,
             began_ms: cx.now.mono_ms,
             object: primary,
@@ -176,13 +178,13 @@ impl Reconciler {
     }
 
     pub fn on_call_done(&mut self, id: CallId, done: CallDone, cx: &mut Context<'_>) {
-        let Some(CallInFlight { key, version, plugin, cause, object: called_with, is_void, .. }) =
+        let Some(CallInFlight { key, version, plugin, share, cause, object: called_with, is_void, .. }) =
             self.calls.remove(&id)
         else {
             return;
         };
-        self.call_ended(key.controller, &plugin);
-        self.queue.charge(&plugin, done.elapsed_us);
+        self.call_ended(key.controller, &share);
+        self.queue.charge(&share, done.elapsed_us);
         let ended = Observation::TurnEnded { cause };
         let Some(controller) = self.controllers.get_mut(&key.controller) else { return cx.observe(ended) };
         controller.calls = controller.calls.saturating_sub(1);
@@ -216,7 +218,7 @@ impl Reconciler {
         if done.reads.is_outdated(cx.store, &looks) {
             state.mark_dirty(Lane::Live);
         }
-        self.queue.charge(&plugin, cost::of_looks(looks.spent()));
+        self.queue.charge(&share, cost::of_looks(looks.spent()));
         let last = LastCall {
             version,
             uid: Arc::clone(&called_with.uid),
@@ -228,7 +230,7 @@ impl Reconciler {
             outcome: outcome.clone(),
         };
         let names_outdated = last.reads.names_outdated(&self.dynamic_kinds.states(&plugin));
-        self.remember_call(&key, &plugin, last, cx);
+        self.remember_call(&key, last, cx);
         if names_outdated && let Some(state) = self.keys.get_mut(&key) {
             state.mark_dirty(Lane::Live);
         }
@@ -342,7 +344,7 @@ impl Reconciler {
             // The backoff replaces delays of the plan, such as that of a deferred status.
             self.queue.cancel_delay(key);
         }
-        self.queue.add_at(due_ms, &controller.plugin, key.clone(), lane);
+        self.queue.add_at(due_ms, &controller.share, key.clone(), lane);
         if let Some(lane) = again {
             self.wake(key, lane, cx);
         }

@@ -32,7 +32,7 @@ impl Reconciler {
         let affected = self.index.affected(change);
         for (controller, compared) in &affected.compared {
             if let Some(controller) = self.controllers.get(controller) {
-                self.queue.charge(&controller.plugin, compared.cost_us());
+                self.queue.charge(&controller.share, compared.cost_us());
             }
         }
         for key in affected.keys {
@@ -118,7 +118,7 @@ impl Reconciler {
             state.mark_dirty(lane);
             return;
         }
-        if self.queue.add(cx.now.mono_ms, &controller.plugin, key.clone(), lane) {
+        if self.queue.add(cx.now.mono_ms, &controller.share, key.clone(), lane) {
             let controller = Arc::clone(&controller.label);
             cx.observe(Observation::Enqueued { controller, retry: lane == Lane::Retry });
         }
@@ -147,9 +147,7 @@ impl Reconciler {
         self.clear_denials(key, cx);
         self.stop_waiting(key);
         self.exchanges.drop_key(key);
-        if let Some(plugin) = self.plugin_of(key) {
-            self.forget_call(key, &plugin, cx);
-        }
+        self.forget_call(key, cx);
         let Some(state) = self.keys.remove(key) else { return };
         if matches!(state.turn.work, Work::Writing(_)) {
             self.writing_ended(key);

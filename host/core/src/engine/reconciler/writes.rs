@@ -31,7 +31,7 @@ impl Reconciler {
             return self.end_turn(key, &run, cx);
         }
         state.turn.work = Work::Writing(Box::new(run));
-        self.writing.add(&controller.plugin, 1);
+        self.writing.add(&controller.share, 1);
         self.pump_run(key, cx);
     }
 
@@ -193,7 +193,7 @@ impl Reconciler {
             run.requeue = true;
         }
         if let WriteOp::Apply { body, .. } | WriteOp::Patch { body, .. } = op {
-            self.queue.charge(&controller.plugin, cost::of_text(body.len()));
+            self.queue.charge(&controller.share, cost::of_text(body.len()));
         }
         // The cache never shows an object that no informer watches.
         let target = op.target();

@@ -31,6 +31,7 @@ fn primary() -> Object {
 fn spec(update: Update) -> ControllerSpec {
     ControllerSpec {
         primary: Kind::new("example.com/v1", "Crowd"),
+        scope: Scope::default(),
         builtin: false,
         selection: Predicate::default(),
         owns: vec![OwnedKind {

@@ -203,8 +203,13 @@ fn a_name_that_no_plugin_can_have_is_refused_at_its_bound() {
     let mut alone = Alone::started();
     alone.source("podset-a", "1");
     let longest = "a".repeat(63);
-    for (name, shown) in [("a.b", "True InvalidName"), (&*"a".repeat(64), "True InvalidName"), (&*longest, "none none")]
-    {
+    let longer = "a".repeat(64);
+    for (name, shown) in [
+        ("a.b.c", "True InvalidName"),
+        ("a.b", "True SourceNotFound"),
+        (&*longer, "True InvalidName"),
+        (&*longest, "none none"),
+    ] {
         alone.want(name, of("podset-a"));
         alone.settle();
         assert_eq!(alone.condition(name, "Stalled"), shown, "{name}");

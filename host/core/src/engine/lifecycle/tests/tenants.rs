@@ -1,0 +1,280 @@
+//! Tenants: namespaces that bring plugins of their own, each of whom may mean harm.
+
+use super::*;
+use crate::selector::Selector;
+use crate::tenant::{MAX_PLUGINS, TenantSource};
+
+const LABELS: &str = "mortise.dev/tenant=true";
+
+fn in_namespace(namespace: &str) -> Readable {
+    Readable::In(BTreeSet::from([namespace.into()]))
+}
+
+impl Alone {
+    /// A host with tenants that has listed Namespaces: these are tenants.
+    fn with_tenants(tenants: &[&str]) -> Self {
+        let config = crate::engine::tests::config();
+        let selector = Some(Selector::parse(LABELS).unwrap());
+        let mut alone = Self::of(Config { require_service_account: true, tenants: selector, ..config });
+        alone.with(Lifecycle::start);
+        alone.registered("", plugin_object::CRD_NAME, Ok(CrdOwner::Plugin));
+        alone.list("Plugin");
+        alone.with(Lifecycle::on_sources_listed);
+        alone.list_namespaces();
+        for tenant in tenants {
+            alone.namespace(tenant, true);
+            alone.with(|lifecycle, cx| lifecycle.on_tenant_listed(&(*tenant).into(), cx));
+        }
+        alone.log();
+        alone
+    }
+
+    fn list_namespaces(&mut self) {
+        let slice = Slice { kind: kind("Namespace"), namespace: None, labels: Some(LABELS.into()) };
+        self.store.begin_list(&slice);
+        self.store.end_list(&slice, ResourceVersion(self.version));
+        self.with(|lifecycle, cx| lifecycle.on_kind_served(&slice, cx));
+    }
+
+    /// The watch shows a Namespace, or that it is selected no more.
+    fn namespace(&mut self, name: &str, is_tenant: bool) {
+        self.version += 1;
+        let labels = if is_tenant { json!({"mortise.dev/tenant": "true"}) } else { json!({}) };
+        let metadata = json!({
+            "name": name, "uid": format!("uid-{name}"), "resourceVersion": self.version.to_string(), "labels": labels,
+        });
+        let change = self.store.apply(decoded(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})));
+        self.with(|lifecycle, cx| lifecycle.on_change(&change, cx));
+    }
+
+    fn tenant_offers(&mut self, namespace: &str, name: &str, digest: &str) {
+        let source = TenantSource {
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: format!("uid-{namespace}-{name}").into(),
+            service_account: name.into(),
+        };
+        let place = format!("ConfigMap {namespace}/{name}");
+        let offer = Offer::new(source.source(), place, Digest(digest.into()), "{}");
+        self.take_offer(Offer { tenant: Some(Arc::new(source)), ..offer });
+    }
+
+    fn tenant_loses(&mut self, namespace: &str, name: &str) {
+        let place = format!("ConfigMap {namespace}/{name}").into();
+        let source = format!("{namespace}/{name}").into();
+        self.with(|lifecycle, cx| lifecycle.on_source_gone(&source, &place, cx));
+    }
+
+    /// A plugin of a tenant that reconciles this kind serves.
+    fn tenant_serves(&mut self, namespace: &str, name: &str, digest: &str, primary: &str) {
+        self.tenant_offers(namespace, name, digest);
+        self.compiled(digest, compiled(primary, &[]));
+        self.list_in(primary, namespace);
+        self.list_in("ConfigMap", namespace);
+        self.review(&in_namespace(namespace));
+        self.settle();
+    }
+}
+
+#[test]
+fn g11_a_tenants_plugin_serves_as_a_service_account_of_its_namespace_and_ends_with_the_label() {
+    let mut alone = Alone::with_tenants(&[]);
+    alone.namespace("team-a", true);
+    assert_eq!(alone.log(), ["watch tenant team-a"]);
+    alone.namespace("team-b", false);
+    alone.namespace("mortise-system", true);
+    assert!(alone.log().is_empty(), "one without the label, and the host's own");
+    alone.tenant_offers("team-b", "podset", "1");
+    assert!(alone.log().is_empty(), "it is no tenant");
+    alone.with(|lifecycle, cx| lifecycle.on_tenant_listed(&"team-a".into(), cx));
+    alone.tenant_serves("team-a", "podset", "1", "PodSet");
+    assert_eq!(alone.ready("team-a.podset"), "True Serving");
+    let log = alone.log();
+    assert!(!log.iter().any(|line| line.starts_with("register")), "it brings no definition: {log:?}");
+    assert!(log.contains(&"review team-a/podset PodSet".to_owned()), "{log:?}");
+    assert!(log.contains(&"event Serving about team-a/podset".to_owned()), "a tenant may read no Plugin: {log:?}");
+    assert_eq!(*alone.shows("team-a.podset", "/identity"), "team-a/podset");
+    assert_eq!(*alone.shows("team-a.podset", "/source"), "ConfigMap team-a/podset");
+    let pods = alone.lifecycle.informers[&kind("PodSet")].scope();
+    assert_eq!(pods.to_string(), "in the namespace team-a", "and nothing else is watched for it");
+
+    alone.namespace("team-a", false);
+    alone.settle();
+    let log = alone.log();
+    assert!(
+        log.contains(&"withdraw team-a.podset".to_owned()) && log.contains(&"stop tenant team-a".to_owned()),
+        "{log:?}"
+    );
+    assert!(!alone.objects.contains_key("team-a.podset"), "the host made this Plugin");
+}
+
+#[test]
+fn g11_an_administrator_bounds_a_tenants_plugin_by_a_plugin_object_and_cannot_let_it_out_of_its_namespace() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    let spec = json!({
+        "serviceAccountName": "narrow", "namespaces": ["team-b", "kube-system"], "suspend": true,
+        "source": {"configMap": "podset"},
+    });
+    alone.want("team-a.podset", spec);
+    alone.tenant_serves("team-a", "podset", "1", "PodSet");
+    assert_eq!(*alone.shows("team-a.podset", "/identity"), "team-a/narrow");
+    assert!(alone.log().contains(&"suspend team-a.podset".to_owned()));
+    let version = &alone.lifecycle.plugins["team-a.podset"].active.as_ref().unwrap().version;
+    assert_eq!(version.namespaces.as_deref(), Some(&BTreeSet::from(["team-a".into()])));
+    alone.tenant_loses("team-a", "podset");
+    alone.settle();
+    assert_eq!(alone.condition("team-a.podset", "Resolved"), "False SourceNotFound", "a person deletes this Plugin");
+    alone.want("team-x.podset", json!({}));
+    alone.settle();
+    assert_eq!(alone.condition("team-x.podset", "Resolved"), "False SourceNotFound");
+    let message = alone.shows("team-x.podset", "/conditions").to_string();
+    assert!(message.contains("team-x is no tenant"), "{message}");
+}
+
+#[test]
+fn g11_what_a_tenant_had_suspended_stays_so_when_its_plugins_are_listed_late_after_a_restart() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.tenant_serves("team-a", "podset", "1", "PodSet");
+    let objects = alone.objects;
+
+    let mut alone = Alone::with_tenants(&[]);
+    alone.objects = objects;
+    alone.namespace("team-a", true);
+    alone.show("team-a.podset");
+    alone.pass(1_000);
+    assert!(alone.objects.contains_key("team-a.podset") && alone.sent.is_empty(), "its ConfigMaps are not listed yet");
+    alone.with(|lifecycle, cx| lifecycle.on_tenant_listed(&"team-a".into(), cx));
+    alone.settle();
+    assert!(!alone.objects.contains_key("team-a.podset"), "now it is known that it has no source");
+}
+
+#[test]
+fn g11_a_tenant_has_sixteen_plugins_and_one_beyond_them_waits_for_room() {
+    let mut alone = Alone::with_tenants(&["team-a", "team-b"]);
+    for number in 0..MAX_PLUGINS {
+        alone.tenant_offers("team-a", &format!("p{number}"), "1");
+    }
+    alone.settle();
+    assert_eq!(alone.objects.len(), MAX_PLUGINS);
+    alone.log();
+    alone.tenant_offers("team-a", "beyond", "1");
+    alone.settle();
+    assert_eq!(alone.log(), ["refused team-a.beyond: TooManyPlugins", "event TooManyPlugins about team-a/beyond"]);
+    assert_eq!(alone.objects.len(), MAX_PLUGINS, "and it has no Plugin object, of which it could make any number");
+    alone.tenant_offers("team-b", "podset", "1");
+    alone.settle();
+    assert_eq!(alone.objects.len(), MAX_PLUGINS + 1, "another tenant has its own");
+    alone.log();
+    alone.tenant_loses("team-a", "p3");
+    assert!(alone.log().contains(&"watch tenant team-a".to_owned()), "its ConfigMaps are read again");
+    alone.tenant_loses("team-a", "p4");
+    assert!(!alone.log().contains(&"watch tenant team-a".to_owned()), "once");
+}
+
+#[test]
+fn l2_tenants_have_a_kind_each_for_itself_and_a_plugin_of_the_host_takes_it_from_all() {
+    let mut alone = Alone::with_tenants(&["team-a", "team-b"]);
+    alone.tenant_serves("team-a", "podset", "1", "PodSet");
+    alone.tenant_serves("team-b", "podset", "1", "PodSet");
+    alone.tenant_offers("team-a", "second", "2");
+    alone.compiled("2", compiled("PodSet", &[]));
+    alone.settle();
+    assert_eq!(alone.ready("team-a.second"), "False KindOwned", "one plugin of a tenant has a kind");
+
+    alone.want(
+        "podset",
+        json!({"serviceAccountName": "podset", "grants": {"customResources": ["podsets.example.com"]}}),
+    );
+    alone.offer("podset", "3");
+    alone.compiled("3", compiled("PodSet", &[]));
+    alone.settle();
+    for name in ["team-a.podset", "team-b.podset", "team-a.second"] {
+        assert_eq!(alone.ready(name), "False KindOwned", "{name}");
+    }
+    let log = alone.log();
+    assert!(["team-a", "team-b"].iter().all(|tenant| log.contains(&format!("withdraw {tenant}.podset"))), "{log:?}");
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
+    alone.list("PodSet");
+    alone.list("ConfigMap");
+    alone.answer(&Readable::Everywhere);
+    alone.settle();
+    assert_eq!(alone.ready("podset"), "True Serving");
+
+    alone.log();
+    alone.gone("podset");
+    alone.settle();
+    alone.objects.remove("podset");
+    alone.show("podset");
+    assert!(alone.log().contains(&"kinds released".to_owned()));
+    alone.take(ToLifecycle::KindsReleased);
+    alone.list_in("PodSet", "team-a");
+    alone.list_in("ConfigMap", "team-a");
+    alone.answer(&in_namespace("team-a"));
+    alone.settle();
+    assert_eq!(alone.ready("team-a.podset"), "True Serving", "it has its kind again");
+}
+
+#[test]
+fn l2_no_tenant_keeps_a_kind_from_the_hosts_plugins_by_owning_it_over_another() {
+    let owning = |primary: (&str, &str), owned: (&str, &str)| {
+        let manifest = json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "any",
+            "controllers": [{
+                "for": {"apiVersion": primary.0, "kind": primary.1},
+                "owns": [{"apiVersion": owned.0, "kind": owned.1}],
+            }],
+        });
+        Ok(Compiled { manifest: manifest.to_string().into(), component_bytes: 1, compile_ms: 1, cached: false })
+    };
+    let (web, config_map) = (("example.com/v1", "Web"), ("v1", "ConfigMap"));
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.tenant_offers("team-a", "odd", "1");
+    alone.compiled("1", owning(config_map, web));
+    alone.list_in("ConfigMap", "team-a");
+    alone.list_in("Web", "team-a");
+    alone.review(&in_namespace("team-a"));
+    alone.settle();
+    assert_eq!(alone.ready("team-a.odd"), "True Serving");
+    alone.want("web", json!({"serviceAccountName": "web"}));
+    alone.offer("web", "2");
+    alone.compiled("2", owning(web, config_map));
+    alone.list("Web");
+    alone.list("ConfigMap");
+    alone.answer(&Readable::Everywhere);
+    alone.settle();
+    assert_eq!((alone.ready("web"), alone.ready("team-a.odd")), ("True Serving".into(), "False OwnershipCycle".into()));
+}
+
+#[test]
+fn g11_a_tenants_plugin_with_webhooks_is_refused_and_none_is_served() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.tenant_offers("team-a", "podset", "1");
+    let compiled = compiled("PodSet", &[]).unwrap();
+    let mut manifest: Value = serde_json::from_str(&compiled.manifest).unwrap();
+    manifest["admission"] = json!([{"apiVersion": "example.com/v1", "kind": "PodSet", "validate": true}]);
+    alone.compiled("1", Ok(Compiled { manifest: manifest.to_string().into(), ..compiled }));
+    alone.settle();
+    assert_eq!(alone.ready("team-a.podset"), "False BeyondTenant");
+    assert!(alone.log().contains(&"event BeyondTenant about team-a/podset".to_owned()));
+}
+
+#[test]
+fn g11_a_tenant_is_shown_which_definition_an_administrator_has_to_make_and_serves_once_it_is_there() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.tenant_offers("team-a", "podset", "1");
+    alone.compiled("1", compiled("PodSet", &[]));
+    alone.list_in("ConfigMap", "team-a");
+    let slice = Slice { kind: kind("PodSet"), namespace: Some("team-a".into()), labels: None };
+    let not_served = || WatchError::NotServed("PodSet is not served.".to_owned());
+    alone.with(|lifecycle, cx| lifecycle.on_watch_failed(&slice, not_served(), cx));
+    alone.review(&in_namespace("team-a"));
+    alone.settle();
+    assert_eq!(alone.condition("team-a.podset", "Established"), "False NotServed");
+    let message = alone.shows("team-a.podset", "/conditions").to_string();
+    assert!(message.contains("`mortise crd FILE.wasm`"), "{message}");
+    assert!(alone.log().contains(&"event NotServed about team-a/podset".to_owned()));
+    alone.list_in("PodSet", "team-a");
+    alone.answer(&in_namespace("team-a"));
+    alone.settle();
+    assert_eq!(alone.ready("team-a.podset"), "True Serving");
+}

@@ -1,0 +1,217 @@
+//! Tenants: a plugin in a namespace of its own, with what the administrator of a namespace can give it, and each thing that it
+//! must not be able to do.
+
+use std::process::Stdio;
+
+use serde_json::json;
+
+use super::rights::{bind, grant, start_restricted_with};
+use super::world::{OF_A_TEST, RESTRICTED, World, built};
+
+/// The administrator of a namespace, without any right elsewhere.
+const ALICE: &str = "alice";
+
+fn mortise(arguments: &[&str]) -> String {
+    let output = std::process::Command::new(built("debug/mortise")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn podset() -> String {
+    built("plugins/podset.wasm").to_str().unwrap().to_owned()
+}
+
+/// As Alice, from standard input.
+fn as_alice(world: &World, arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut command = world.plane.kubectl(&[&["--as", ALICE], arguments].concat());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    println!("$ kubectl --as {ALICE} {}\n{}{}", arguments.join(" "), text(&output.stdout), text(&output.stderr));
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// What an administrator of the cluster does once: a host with tenants, the plugin's definition, and the namespace of Alice.
+fn world_with_tenant(name: &str) -> World {
+    let mut world = World::new(name);
+    start_restricted_with(&mut world, &["--require-service-account", "--tenant-namespaces", "mortise.dev/tenant=true"]);
+    grant(&world, &["--host", "--tenants"]);
+    world.plane.apply(&mortise(&["crd", &podset()])).unwrap();
+    world.kubectl(&["label", "crd", "podsets.app.example.com", OF_A_TEST]);
+    world.plane.apply(&mortise(&["rbac", &podset(), "--tenants"])).unwrap();
+    tenant(&world, &world.namespace);
+    world.until("Alice may write PodSets", || {
+        let may = ["auth", "can-i", "create", "podsets.app.example.com", "-n", &world.namespace];
+        as_alice(&world, &may, "").ok()
+    });
+    world
+}
+
+fn tenant(world: &World, namespace: &str) {
+    world.kubectl(&["label", "namespace", namespace, "mortise.dev/tenant=true", "--overwrite"]);
+    let user = format!("--user={ALICE}");
+    world.kubectl(&["create", "rolebinding", ALICE, "-n", namespace, "--clusterrole=admin", &user]);
+}
+
+/// Alice lets the host run podset in her namespace: the test's host is another user than the one of deploy/.
+fn alice_grants(world: &World, namespace: &str, name: &str) {
+    let rights = mortise(&["rbac", &podset(), "--name", name, "--tenant", namespace]);
+    as_alice(world, &["apply", "-f", "-"], &rights).unwrap();
+    let (role, user) = (format!("--role=mortise-plugin-{name}-host"), format!("--user={RESTRICTED}"));
+    as_alice(world, &["create", "rolebinding", &format!("host-{name}"), "-n", namespace, &role, &user], "").unwrap();
+}
+
+fn alice_offers(world: &World, namespace: &str, name: &str, component: &str) {
+    let file = format!("--from-file=plugin.wasm={}", built(component).display());
+    as_alice(world, &["create", "configmap", name, "-n", namespace, &file], "").unwrap();
+    as_alice(world, &["label", "configmap", name, "-n", namespace, "mortise.dev/plugin=true"], "").unwrap();
+}
+
+/// The reasons of the Events about a ConfigMap that Alice sees.
+fn events(world: &World, name: &str) -> String {
+    let path = "jsonpath={range .items[*]}{.regarding.name} {.reason}: {.note}{\"\\n\"}{end}";
+    let all = as_alice(world, &["get", "events.events.k8s.io", "-n", &world.namespace, "-o", path], "").unwrap();
+    all.lines().filter(|line| line.starts_with(&format!("{name} "))).collect::<Vec<_>>().join("\n")
+}
+
+fn wait_event(world: &World, name: &str, reason: &str) -> String {
+    world.until(&format!("the ConfigMap {name} has an Event {reason}"), || {
+        let events = events(world, name);
+        events.contains(&format!("{name} {reason}")).then_some(events)
+    })
+}
+
+fn alice_applies(world: &World, namespace: &str, name: &str, replicas: i64) {
+    let mut podset = world.podset(name, replicas);
+    podset["metadata"]["namespace"] = json!(namespace);
+    as_alice(world, &["apply", "-f", "-"], &podset.to_string()).unwrap();
+}
+
+fn wait_pods(world: &World, name: &str, replicas: &str) {
+    world.until("the PodSet has its Pods", || {
+        let status = world.kubectl_here(&["get", "podset", name, "-o", "jsonpath={.status.replicas}"]);
+        (status == replicas).then_some(())
+    });
+}
+
+#[test]
+fn g11_a_tenant_brings_a_plugin_without_any_right_in_the_cluster_and_it_acts_in_its_namespace_alone() {
+    let world = world_with_tenant("tenants");
+    let here = world.namespace.clone();
+    assert!(
+        as_alice(&world, &["get", "plugins"], "").is_err() && as_alice(&world, &["get", "namespaces"], "").is_err()
+    );
+    alice_grants(&world, &here, "podset");
+    alice_offers(&world, &here, "podset", "plugins/podset.wasm");
+    println!("{}", wait_event(&world, "podset", "Serving"));
+    alice_applies(&world, &here, "web", 3);
+    wait_pods(&world, "web", "3");
+    println!("{}", world.kubectl(&["get", "plugins"]));
+    let identity = format!("{here}/podset");
+    let plugin = format!("{here}.podset");
+    assert_eq!(world.kubectl(&["get", "plugin", &plugin, "-o", "jsonpath={.status.identity}"]), identity);
+    let writes = world.writes_by(RESTRICTED);
+    let of_pods = writes.iter().filter(|record| record.resource == "pods");
+    let user = format!("system:serviceaccount:{here}:podset");
+    assert!(
+        of_pods.clone().count() >= 3 && of_pods.into_iter().all(|record| record.impersonated.as_ref() == Some(&user))
+    );
+
+    // A PodSet elsewhere is not the tenant's, whatever its ServiceAccount may.
+    let other = format!("{here}-other");
+    world.kubectl(&["create", "namespace", &other]);
+    let subject = format!("--serviceaccount={here}:podset");
+    let binding = ["create", "clusterrolebinding", "e2e-powerful", "--clusterrole=cluster-admin", &subject];
+    world.kubectl(&binding);
+    let mut elsewhere = world.podset("elsewhere", 2);
+    elsewhere["metadata"]["namespace"] = json!(other);
+    world.apply(&elsewhere);
+    alice_applies(&world, &here, "later", 1);
+    wait_pods(&world, "later", "1");
+    assert_eq!(world.kubectl(&["get", "pods", "-n", &other, "-o", "name"]), "");
+    world.kubectl(&["delete", "clusterrolebinding", "e2e-powerful"]);
+
+    // A ConfigMap of a namespace that is no tenant is nobody's plugin.
+    let file = format!("--from-file=plugin.wasm={}", podset());
+    world.kubectl(&["create", "configmap", "podset", "-n", &other, &file]);
+    world.kubectl(&["label", "configmap", "podset", "-n", &other, "mortise.dev/plugin=true"]);
+
+    // The label gone, its plugin is too; it comes back with it.
+    world.kubectl(&["label", "namespace", &here, "mortise.dev/tenant-"]);
+    world.until("its Plugin is gone", || {
+        let names = world.kubectl(&["get", "plugins", "-o", "name"]);
+        (!names.contains(&plugin) && !names.contains(&other)).then_some(())
+    });
+    world.kubectl(&["label", "namespace", &here, "mortise.dev/tenant=true"]);
+    world.kubectl_here(&["scale", "podset/web", "--replicas=4"]);
+    wait_pods(&world, "web", "4");
+    world.kubectl(&["delete", "namespace", &other, "--wait=false"]);
+}
+
+#[test]
+fn g11_what_a_tenant_must_not_do_is_refused_and_harms_nobody() {
+    let mut world = world_with_tenant("tenant-harm");
+    let here = world.namespace.clone();
+    let webhooks = |world: &World| {
+        world.kubectl(&["get", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-o", "name"])
+    };
+    let before = webhooks(&world);
+
+    // Another ServiceAccount of the namespace than the host was allowed to be.
+    world.kubectl_here(&["create", "serviceaccount", "powerful"]);
+    alice_grants(&world, &here, "podset");
+    alice_offers(&world, &here, "podset", "plugins/podset.wasm");
+    wait_event(&world, "podset", "Serving");
+    alice_applies(&world, &here, "web", 1);
+    wait_pods(&world, "web", "1");
+    let annotate = ["annotate", "configmap", "podset", "-n", &here, "mortise.dev/service-account=powerful"];
+    as_alice(&world, &annotate, "").unwrap();
+    let rights =
+        ["create", "rolebinding", "powerful", "--clusterrole=admin", &format!("--serviceaccount={here}:powerful")];
+    world.kubectl_here(&rights);
+    let plugin = format!("{here}.podset");
+    world.until("it is to be the other one", || {
+        let identity = world.kubectl(&["get", "plugin", &plugin, "-o", "jsonpath={.status.identity}"]);
+        (identity == format!("{here}/powerful")).then_some(())
+    });
+    world.kubectl_here(&["scale", "podset/web", "--replicas=2"]);
+    world.wait_condition(&plugin, "Permitted", "False", "Forbidden");
+    let why = world.condition(&plugin, "Permitted").unwrap()["message"].to_string();
+    println!("{why}");
+    assert!(why.contains("impersonate"), "{why}");
+    let undo = ["annotate", "configmap", "podset", "-n", &here, "mortise.dev/service-account-"];
+    as_alice(&world, &undo, "").unwrap();
+    wait_pods(&world, "web", "2");
+
+    // Webhooks, and kinds without a namespace.
+    alice_offers(&world, &here, "daemons", "plugins/mydaemonset.wasm");
+    println!("{}", wait_event(&world, "daemons", "BeyondTenant"));
+    alice_offers(&world, &here, "drain", "plugins/drain.wasm");
+    println!("{}", wait_event(&world, "drain", "NotServed"));
+    assert_eq!(webhooks(&world), before, "and no webhook was registered");
+    let crds = world.kubectl(&["get", "crds", "-o", "name"]);
+    assert!(!crds.contains("nodemaintenances"), "nor a definition: {crds}");
+
+    // A kind that the host's plugin has, and before that one that Alice has first.
+    let (component, name) = (podset(), "podset");
+    grant(&world, &[&component, "--service-account", name]);
+    bind(&world, name, "mortise-plugin-podset-watch");
+    super::rights::bind_here(&world, name, "mortise-plugin-podset-identity");
+    world.offer(name, &built("plugins/podset.wasm"));
+    world.wait_ready(name);
+    println!("{}", wait_event(&world, "podset", "KindOwned"));
+    world.kubectl_here(&["scale", "podset/web", "--replicas=3"]);
+    wait_pods(&world, "web", "3");
+
+    // One plugin beyond the bound.
+    for number in 0..14 {
+        alice_offers(&world, &here, &format!("more-{number}"), "plugins/podset.wasm");
+    }
+    let beyond = world.until("one is beyond the bound", || {
+        (0..14).map(|number| format!("more-{number}")).find(|name| events(&world, name).contains("TooManyPlugins"))
+    });
+    println!("{}", wait_event(&world, &beyond, "TooManyPlugins"));
+    let plugins = world.kubectl(&["get", "plugins", "-o", "name"]);
+    assert_eq!(plugins.lines().filter(|line| line.contains(&format!("/{here}."))).count(), 16);
+}
