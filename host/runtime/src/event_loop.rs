@@ -137,7 +137,7 @@ impl EventLoop {
                 let outputs = self.offers.take(input);
                 self.offered(outputs);
             }
-            Input::Tenant(output) => self.offered(vec![output]),
+            Input::Tenant(event, component) => self.offered(vec![SourceOutput::Event(event, component)]),
             Input::ListingDue(source) => {
                 let outputs = self.offers.listing_due(source);
                 self.offered(outputs);

@@ -7,17 +7,15 @@ use mortise_core::component::Compiled;
 use mortise_core::digest::Digest;
 use mortise_core::event::Event;
 use mortise_core::refusal::Refusal;
-use mortise_source::SourceEvent;
+use mortise_source::{Origin, SourceEvent};
 use mortise_wasm::plugin::Plugin;
-
-use crate::sources::SourceOutput;
 
 #[derive(Debug)]
 pub(crate) enum Input {
     Event(Event),
     Source(SourceInput),
-    /// Of a tenant, whose plugins no other source has.
-    Tenant(SourceOutput),
+    /// Of a tenant, whose plugins no other source has; with the origin of a component.
+    Tenant(Box<Event>, Option<(Digest, Origin)>),
     /// The deadline of a source's first list.
     ListingDue(Source),
     /// From a compile thread.

@@ -29,6 +29,7 @@ use crate::log::Observations;
 use crate::metrics::Metrics;
 use crate::monitoring::{Scrape, probe, scrape};
 use crate::sources::Offers;
+use crate::sources::TenantSources;
 use crate::state::{self, HostState, Inspector};
 use crate::supervise::{Failures, supervisor};
 use crate::testing::{DEADLINE, api_server, serve_on_loopback};
@@ -63,6 +64,7 @@ async fn at_rest() -> (Host, EventLoop) {
     )
     .unwrap();
     let components = Components::start(loader, &api, &inputs, &metrics, &supervisor).unwrap();
+    let tenants = TenantSources::start(&api, &inputs, &supervisor).unwrap();
     let performer = Performer {
         api,
         inputs: inputs.clone(),
@@ -72,6 +74,7 @@ async fn at_rest() -> (Host, EventLoop) {
         jobs: Vec::new(),
         components,
         watches: BTreeMap::new(),
+        tenants,
         audit: None,
         observations: Observations::default(),
         observer: None,

@@ -20,7 +20,6 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::listing::Listing;
-use super::{SourceOutput, gone};
 use crate::input::Input;
 use crate::supervise::Supervisor;
 
@@ -52,12 +51,16 @@ struct TenantWatch {
 struct Pace(Arc<Mutex<Instant>>);
 
 impl Pace {
-    /// Adds ConfigMaps. When they may be read.
-    fn add(&self, objects: usize) -> Option<Instant> {
+    fn new(now: Instant) -> Self {
+        Self(Arc::new(Mutex::new(now)))
+    }
+
+    /// Adds ConfigMaps. When they may be read; None: now.
+    fn add(&self, now: Instant, objects: usize) -> Option<Instant> {
         let objects = u32::try_from(objects).unwrap_or(u32::MAX);
         // A change is one store, so a panic under the lock leaves it whole.
         let mut paid_until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *paid_until = (*paid_until).max(Instant::now()) + EACH.saturating_mul(objects);
+        *paid_until = (*paid_until).max(now) + EACH.saturating_mul(objects);
         paid_until.checked_sub(EACH * BURST)
     }
 }
@@ -86,7 +89,7 @@ impl TenantSources {
         let (sink, events) = mpsc::channel(1);
         let watch = watch::run(self.api.clone(), objects, sink, |event| event);
         let known = self.watches.get(&namespace).map(|earlier| earlier.pace.clone());
-        let pace = known.unwrap_or_else(|| Pace(Arc::new(Mutex::new(Instant::now()))));
+        let pace = known.unwrap_or_else(|| Pace::new(Instant::now()));
         let paced = send_on(events, pace.clone(), Arc::clone(&namespace), self.sink.clone());
         let task = self.supervisor.task(format!("the watch of the plugins of {namespace}"), async {
             tokio::join!(watch, paced);
@@ -117,7 +120,7 @@ async fn send_on(mut events: mpsc::Receiver<WatchEvent>, pace: Pace, namespace: 
             WatchEvent::Listed(objects) => objects.len().min(MAX_PLUGINS),
             _ => 0,
         };
-        if let Some(later) = pace.add(objects) {
+        if let Some(later) = pace.add(Instant::now(), objects) {
             sleep_until(later).await;
         }
         if sink.send((Arc::clone(&namespace), Some(event))).await.is_err() {
@@ -135,22 +138,47 @@ fn read_all(mut events: mpsc::Receiver<Watched>, inputs: &mpsc::Sender<Input>) -
         };
         let listing = listings.entry(Arc::clone(&namespace)).or_insert_with(|| Listing::new(&namespace, true));
         for event in listing.take(event) {
-            let output = output(&namespace, event);
-            inputs.blocking_send(Input::Tenant(output)).context("the event loop has ended")?;
+            inputs.blocking_send(input(&namespace, event)).context("the event loop has ended")?;
         }
     }
     Ok(())
 }
 
 /// No other source has the names of a tenant's plugins.
-fn output(namespace: &Arc<str>, event: SourceEvent) -> SourceOutput {
-    match event {
+fn input(namespace: &Arc<str>, event: SourceEvent) -> Input {
+    let (event, component) = match event {
         SourceEvent::Found { offer, origin } => {
-            let found = Some((offer.digest.clone(), origin));
-            SourceOutput::Event(Event::PluginFound(offer).into(), found)
+            let found = (offer.digest.clone(), origin);
+            (Event::PluginFound(offer), Some(found))
         }
-        SourceEvent::Unreadable(unreadable) => SourceOutput::Event(Event::PluginUnreadable(unreadable).into(), None),
-        SourceEvent::Gone(source) => gone(&source, &format!("ConfigMap {source}").into()),
-        SourceEvent::Listed => SourceOutput::Event(Event::TenantListed(Arc::clone(namespace)).into(), None),
+        SourceEvent::Unreadable(unreadable) => (Event::PluginUnreadable(unreadable), None),
+        SourceEvent::Gone(name) => {
+            let source = format!("ConfigMap {name}").into();
+            (Event::PluginGone { name, source }, None)
+        }
+        SourceEvent::Listed => (Event::TenantListed(Arc::clone(namespace)), None),
+    };
+    Input::Tenant(event.into(), component)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g11_config_maps_that_change_all_the_time_are_read_at_a_pace_after_a_burst() {
+        let began = Instant::now();
+        let pace = Pace::new(began);
+        for read in 1..=BURST {
+            assert!(pace.add(began, 1).is_none_or(|at| at <= began), "the burst, with {read}");
+        }
+        for beyond in 1..=60 {
+            assert_eq!(pace.add(began, 1), Some(began + beyond * EACH));
+        }
+        // A watch that begins anew has the same pace, and no new burst.
+        let (again, later) = (pace.clone(), began + 60 * EACH);
+        assert_eq!(again.add(later, 1), Some(later + EACH));
+        let rested = later + (BURST + 1) * EACH;
+        assert!(again.add(rested, MAX_PLUGINS).is_none_or(|at| at <= rested), "after a rest all are read at once");
     }
 }
