@@ -30,12 +30,15 @@ pub(crate) struct Sizes {
     /// Objects of one plugin in `scale` that list the same Nodes [default: 10000]
     #[arg(long, value_name = "N")]
     keys: Option<usize>,
+    /// Small plugins in `scale` that are the host first, and then a ServiceAccount each [default: 100]
+    #[arg(long, value_name = "N")]
+    identities: Option<usize>,
 }
 
 /// Measures every scenario and prints its table.
 pub(crate) async fn run(programs: &Programs, sizes: &Sizes, rounds: Option<NonZeroUsize>) -> Result<()> {
     let rounds = |default| rounds.map_or(default, NonZeroUsize::get);
-    let Sizes { podsets, plugins, objects, keys } = sizes;
+    let Sizes { podsets, plugins, objects, keys, identities } = sizes;
     let hosts = &programs.hosts;
     let podsets = podsets.unwrap_or(300);
     if podsets > 0 {
@@ -49,6 +52,10 @@ pub(crate) async fn run(programs: &Programs, sizes: &Sizes, rounds: Option<NonZe
     let keys = keys.unwrap_or(10_000);
     if keys > 0 {
         print!("{}", scenarios::keys(hosts, keys, rounds(3)).await?);
+    }
+    let identities = identities.unwrap_or(100);
+    if identities > 0 {
+        print!("{}", scenarios::identities::run(hosts, identities, rounds(3)).await?);
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::reader::{self, Components, LISTS, Read};
 use crate::variant;
 
 mod cluster;
+pub(super) mod identities;
 
 /// CPU targets for restarts of the podsets, and of a thousand plugins with objects.
 const PODSETS_CPU_S: f64 = 1.0;

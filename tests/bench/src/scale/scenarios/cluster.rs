@@ -78,7 +78,7 @@ pub(super) async fn change(cluster: &Cluster, read: Read) -> Result<()> {
     merge(&api, &name, json!({"spec": {"unschedulable": !is_set}})).await
 }
 
-async fn merge(api: &Api<DynamicObject>, name: &str, patch: Value) -> Result<()> {
+pub(super) async fn merge(api: &Api<DynamicObject>, name: &str, patch: Value) -> Result<()> {
     let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
     patched.map(drop).with_context(|| format!("patch {name}"))
 }
