@@ -3,10 +3,11 @@
 
 use std::process::Stdio;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::rights::{bind, grant, start_restricted_with};
 use super::world::{OF_A_TEST, RESTRICTED, World, built};
+use crate::checkout::root;
 
 /// The administrator of a namespace, without any right elsewhere.
 const ALICE: &str = "alice";
@@ -93,6 +94,22 @@ fn wait_pods(world: &World, name: &str, replicas: &str) {
         let status = world.kubectl_here(&["get", "podset", name, "-o", "jsonpath={.status.replicas}"]);
         (status == replicas).then_some(())
     });
+}
+
+/// The rules of the host's ClusterRole among these documents.
+fn host_rules(yaml: &str) -> Value {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap();
+    let is_role = |it: &&Value| it["kind"] == "ClusterRole" && it["metadata"]["name"] == "mortise-host";
+    documents.iter().find(is_role).unwrap()["rules"].clone()
+}
+
+#[test]
+fn deploy_tenants_is_deploy_base_with_the_flag_and_the_rights_that_it_takes() {
+    let world = World::new("deploy-tenants");
+    let folder = root().join("deploy/tenants");
+    let built = world.kubectl(&["kustomize", folder.to_str().unwrap()]);
+    assert_eq!(host_rules(&built), host_rules(&mortise(&["rbac", "--host", "--tenants"])));
+    assert!(built.contains("- --tenant-namespaces=mortise.dev/tenant=true\n"));
 }
 
 #[test]

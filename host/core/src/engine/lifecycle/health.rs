@@ -9,6 +9,7 @@ use crate::engine::health::{Health, PluginHealth};
 use crate::plugin_object;
 use crate::scope::{Scope, Slice};
 use crate::store::Store;
+use crate::tenant;
 use crate::watch::WatchError;
 
 impl Lifecycle {
@@ -23,12 +24,14 @@ impl Lifecycle {
                 .map(|(name, plugin)| {
                     let Conditions { ready, readiness, .. } = self.conditions(plugin);
                     let loading = plugin.candidate.is_some();
+                    // The host is ready without what a tenant brings.
+                    let is_waited_for = tenant::of_plugin(name).is_none();
                     PluginHealth {
                         name: name.clone(),
                         digest: plugin.active.as_ref().map(|active| active.version.digest.clone()),
                         ready: ready.status == ConditionStatus::True,
                         loading,
-                        starting: loading && readiness == Readiness::Starting,
+                        starting: loading && is_waited_for && readiness == Readiness::Starting,
                         reason: ready.reason,
                         message: ready.message,
                     }
@@ -37,10 +40,11 @@ impl Lifecycle {
         }
     }
 
-    /// What serving plugins declare and the host itself reads that the cache does not show. What only a version that is
+    /// What serving plugins of the host's namespace declare and the host itself reads that the cache does not show. What only a version that is
     /// coming up declares, or what an object names, is missing to nobody who serves.
     fn unlisted(&self, store: &Store) -> Vec<(Slice, Option<String>)> {
-        let active = self.plugins.values().filter_map(|plugin| plugin.active.as_ref());
+        let of_host = self.plugins.iter().filter(|(name, _)| tenant::of_plugin(name).is_none());
+        let active = of_host.filter_map(|(_, plugin)| plugin.active.as_ref());
         let scopes = active.flat_map(|active| active.manifest.scopes());
         let mut unlisted = BTreeMap::new();
         for (kind, scope) in scopes.chain([(plugin_object::kind(), Scope::default())]) {

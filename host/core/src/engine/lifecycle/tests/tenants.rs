@@ -278,3 +278,19 @@ fn g11_a_tenant_is_shown_which_definition_an_administrator_has_to_make_and_serve
     alone.settle();
     assert_eq!(alone.ready("team-a.podset"), "True Serving");
 }
+
+#[test]
+fn g11_the_host_is_ready_without_what_a_tenant_brings() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.tenant_offers("team-a", "podset", "1");
+    let health = alone.lifecycle.health(&alone.store, None);
+    assert!(health.plugins[0].loading && !health.plugins[0].starting, "it compiles");
+    alone.compiled("1", compiled("PodSet", &[]));
+    alone.list_in("PodSet", "team-a");
+    alone.list_in("ConfigMap", "team-a");
+    alone.review(&in_namespace("team-a"));
+    let slice = Slice { kind: kind("PodSet"), namespace: Some("team-a".into()), labels: None };
+    alone.store.begin_list(&slice);
+    alone.store.forget(&kind("PodSet"));
+    assert!(alone.lifecycle.health(&alone.store, None).unlisted.is_empty(), "and its kind is not listed");
+}
