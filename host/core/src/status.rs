@@ -91,6 +91,8 @@ pub struct Wanted<'a> {
     pub evicting: Option<&'a str>,
     /// The generation of the object that the guest saw.
     pub generation: i64,
+    /// A change of the object since this version is a conflict.
+    pub at_version: bool,
 }
 
 /// The merge patch from the live status to the wanted one, or None if they are equal.
@@ -126,8 +128,9 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
         return None;
     }
     let mut metadata = json!({"uid": &*primary.uid});
-    if changes.contains_key("conditions") && has_foreign_condition(&live, &owned, wanted) {
-        // A merge patch replaces the whole list, so another writer's change must be a conflict.
+    // A merge patch replaces the whole list, so another writer's change must be a conflict.
+    let replaces_others = || changes.contains_key("conditions") && has_foreign_condition(&live, &owned, wanted);
+    if wanted.at_version || replaces_others() {
         metadata["resourceVersion"] = json!(primary.resource_version.0.to_string());
     }
     Some(json!({"metadata": metadata, "status": changes}).to_string().into())

@@ -21,6 +21,7 @@ use crate::store::Change;
 mod admission;
 mod audits;
 mod bindings;
+mod claims;
 mod component;
 mod condition;
 mod conditions;
@@ -48,6 +49,7 @@ mod tenants;
 mod timers;
 
 use bindings::{Bindings, is_rbac};
+use claims::Claims;
 use component::Component;
 use crds::{HostCrd, Registration};
 use informer::Informer;
@@ -74,6 +76,7 @@ pub(super) struct Lifecycle {
     plugins: BTreeMap<Arc<str>, Plugin>,
     components: BTreeMap<Digest, Component>,
     kind_owners: KindOwners,
+    claims: Claims,
     /// What other hosts' Plugin objects show.
     other_hosts: ShownKinds,
     /// What those of this host show. It counts until a plugin is up again after a restart.
@@ -106,6 +109,7 @@ impl Lifecycle {
             plugins: BTreeMap::new(),
             components: BTreeMap::new(),
             kind_owners: KindOwners::default(),
+            claims: Claims::default(),
             other_hosts: ShownKinds::default(),
             this_host: ShownKinds::default(),
             informers: BTreeMap::new(),
@@ -187,6 +191,8 @@ impl Lifecycle {
         self.on_namespace_change(change, cx);
         let Some(object) = change.object().filter(|object| object.kind == plugin_object::kind()) else { return };
         let name = Arc::clone(&object.name.name);
+        let lacks_source = !self.has_source(&plugin_object::spec(object).source);
+        self.claims.follow(change, &self.namespace, lacks_source, cx.now.mono_ms);
         self.on_owned_kinds_changed(&name, change, cx);
         self.on_wanted(&name, cx);
         if self.plugins.contains_key(&name) {

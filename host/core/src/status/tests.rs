@@ -35,6 +35,7 @@ const NONE: Wanted<'static> = Wanted {
     reports_progress: false,
     evicting: None,
     generation: 3,
+    at_version: false,
 };
 
 fn ready(status: ConditionStatus) -> Condition {

@@ -1,5 +1,5 @@
 //! Plugin names across the hosts of a cluster. A Plugin object belongs to the host whose namespace its label names, or its
-//! status where a person made it, and no other host writes it. A plugin whose name belongs to another host is refused: both
+//! status where a person made it (`claims.rs`), and no other host writes it. A plugin whose name belongs to another host is refused: both
 //! would write the same objects.
 
 use std::sync::Arc;
@@ -32,7 +32,8 @@ impl Lifecycle {
     /// lacks the source and this one has it: of two that lack it, one writes.
     pub(super) fn is_of_another_host(&self, live: &Object) -> bool {
         let Some(claim) = plugin_object::claim(live).filter(|claim| claim.host != self.namespace) else { return false };
-        !(claim.lacks_source && self.has_source(&plugin_object::spec(live).source))
+        let may_take = claim.lacks_source && self.has_source(&plugin_object::spec(live).source);
+        !may_take && !self.claims.holds(live)
     }
 
     /// The refusal of a plugin whose name belongs to another host.

@@ -79,7 +79,11 @@ impl ShownKinds {
 impl Lifecycle {
     /// A Plugin object has changed: plugins of this host that own the same may have to give way, or may serve now.
     pub(super) fn on_owned_kinds_changed(&mut self, name: &Arc<str>, change: &Change, cx: &mut Context<'_>) {
-        let of_host = |object: &Arc<Object>| Some(OwnedKinds::of(object, &plugin_object::claim(object)?.host));
+        let host_of = |object: &Object| match self.claims.holds(object) {
+            true => Some(Arc::clone(&self.namespace)),
+            false => Some(plugin_object::claim(object)?.host),
+        };
+        let of_host = |object: &Arc<Object>| Some(OwnedKinds::of(object, &host_of(object)?));
         let shown = change.after.as_ref().and_then(of_host);
         let kinds = |shown: &Option<OwnedKinds>| shown.as_ref().map(|it| it.kinds.clone()).unwrap_or_default();
         let (own, others) = if shown.as_ref().is_some_and(|shown| *shown.host == *self.namespace) {

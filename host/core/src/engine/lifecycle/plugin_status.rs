@@ -72,7 +72,10 @@ impl Lifecycle {
             condition_generation: true,
             conditions_by_type: true,
         };
+        // Of hosts that claim it at once, one does.
+        let is_claimed = plugin_object::claim(&live).is_some_and(|claim| claim.host == self.namespace);
         let wanted = Wanted {
+            at_version: !is_claimed,
             fields: Some(&fields),
             conditions: Some(&all),
             is_whole: true,

@@ -99,6 +99,7 @@ impl Reconciler {
             reports_progress: controller.shape.conditions_by_type,
             evicting: waits.as_deref(),
             generation,
+            at_version: false,
         };
         let body = status::patch(primary, &controller.field_manager, controller.shape, &wanted, cx.now)?;
         Some(WriteOp::PatchStatus { target: primary.reference(), body })
