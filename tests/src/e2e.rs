@@ -16,6 +16,7 @@ mod deploy;
 mod drain;
 mod dry_run;
 mod dynamic_kinds;
+mod edits;
 mod eru;
 mod failover;
 mod foo;
