@@ -46,6 +46,7 @@ mod scopes;
 mod shutdown;
 mod stalled;
 mod tenants;
+mod templates;
 mod tracked;
 mod two_hosts;
 mod world;

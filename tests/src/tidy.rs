@@ -25,12 +25,13 @@ const MAX_FUNCTION_LINES: usize = 70;
 const MAX_ARCHITECTURE_LINES: usize = 140;
 
 /// The host's crates and the members that each may depend on; members that are not named depend on what they like.
-const EDGES: [(&str, &[&str]); 14] = [
+const EDGES: [(&str, &[&str]); 15] = [
     ("mortise-core", &[]),
     ("mortise-cron", &[]),
-    ("mortise-local-cluster", &[]),
-    ("mortise-local-server", &["mortise-local-cluster"]),
-    ("mortise-stories", &["mortise-core", "mortise-local-cluster"]),
+    ("mortise-pod-security", &[]),
+    ("mortise-local-cluster", &["mortise-pod-security"]),
+    ("mortise-local-server", &["mortise-local-cluster", "mortise-pod-security"]),
+    ("mortise-stories", &["mortise-core", "mortise-local-cluster", "mortise-pod-security"]),
     ("mortise-wasm", &["mortise-core", "mortise-cron"]),
     ("mortise-kube", &["mortise-core"]),
     ("mortise-source", &["mortise-core"]),
@@ -47,6 +48,7 @@ const EDGES: [(&str, &[&str]); 14] = [
             "mortise-dev",
             "mortise-local-cluster",
             "mortise-local-server",
+            "mortise-pod-security",
             "mortise-stories",
             "mortise-wasm",
             "mortise-kube",
@@ -54,10 +56,17 @@ const EDGES: [(&str, &[&str]); 14] = [
             "mortise-runtime",
         ],
     ),
-    // The last three with the feature `stories`, and never in a component.
+    // The last four with the feature `stories`, and never in a component.
     (
         "mortise-sdk",
-        &["mortise-sdk-macros", "mortise-cron", "mortise-core", "mortise-local-cluster", "mortise-stories"],
+        &[
+            "mortise-sdk-macros",
+            "mortise-cron",
+            "mortise-core",
+            "mortise-local-cluster",
+            "mortise-pod-security",
+            "mortise-stories",
+        ],
     ),
     ("mortise-sdk-macros", &[]),
     ("mortise-control-plane", &[]),
@@ -182,7 +191,8 @@ fn crates_depend_on_each_other_in_one_direction() {
 fn modules_import_each_other_in_one_direction() {
     let mut crates: BTreeMap<PathBuf, Vec<Source>> = BTreeMap::new();
     for source in sources() {
-        let is_ours = ["host", "cron", "guest-sdk", "xtask"].iter().any(|folder| source.path.starts_with(folder));
+        let is_ours =
+            ["host", "cron", "pod-security", "guest-sdk", "xtask"].iter().any(|folder| source.path.starts_with(folder));
         let src = source.path.ancestors().find(|folder| folder.ends_with("src")).map(Path::to_owned);
         if let Some(src) = src.filter(|_| is_ours) {
             crates.entry(src).or_default().push(source);
@@ -205,6 +215,8 @@ fn the_core_is_pure_and_a_guest_is_small() {
     for (name, banned) in [
         ("mortise-core", &IMPURE[..]),
         ("mortise-cron", &IMPURE[..]),
+        ("mortise-pod-security", &IMPURE[..]),
+        ("mortise-pod-security", &NOT_FOR_GUESTS[..]),
         ("mortise-local-cluster", &IMPURE[..]),
         ("mortise-stories", &IMPURE[..]),
         ("mortise-sdk", &NOT_FOR_GUESTS[..]),

@@ -1,11 +1,15 @@
 //! PodSet keeps replicas of a Pod. An object and the Pods that it owns go in, the desired Pods and a status come out.
-//! The host names, creates and deletes Pods and sets their owner references.
+//! The host names, creates and deletes Pods and sets their owner references. An administrator's configuration says which
+//! Pods it refuses.
 
 use mortise_sdk::MAX_CHILDREN;
 use mortise_sdk::prelude::*;
 
+mod pod_security;
 #[cfg(test)]
 mod tests;
+
+use pod_security::Config;
 
 /// Keeps a number of Pods running.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
@@ -84,6 +88,12 @@ fn reconcile(set: &PodSet, cx: &Context) -> Result<Outcome<PodSetStatus>, Failur
         Some(template) => Json::of_kind("v1", "Pod", template),
         None => Json::raw(SLEEPER),
     };
+    // What exists stays, as with Pod Security admission. A set that wants no Pods has none to refuse.
+    let config: Config = cx.config()?;
+    let refusal = if wanted > 0 { config.refusal(&pod)? } else { None };
+    if let Some(why) = refusal {
+        return Ok(Outcome::new().status(&status).ready(false, "PodSecurity", format!("{why}; no Pod is changed")));
+    }
     // An outcome without the key of a Pod that has ended makes the host delete it; the next outcome has the key again.
     let finished: Vec<&str> = pods.iter().filter(|pod| pod.is_finished()).filter_map(|pod| pod.key).collect();
     let keys = (0..wanted).map(|n| n.to_string()).filter(|key| !finished.contains(&key.as_str()));

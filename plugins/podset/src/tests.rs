@@ -1,7 +1,7 @@
 //! PodSet as its users see it, run natively.
 
 use mortise_sdk::testing::Cluster;
-use mortise_sdk::{Json, Value, json};
+use mortise_sdk::{Json, Outcome, Value, json};
 
 use super::{PLUGIN, PodSet, PodSetSpec};
 
@@ -121,4 +121,96 @@ fn the_custom_resource_is_what_the_tutorial_has() {
     assert_eq!(schema["properties"]["status"]["properties"]["conditions"]["x-kubernetes-list-type"], "map");
     let pods = json!({"apiVersion": "v1", "kind": "Pod", "update": "recreate", "replace": "atOnce"});
     assert_eq!(manifest["controllers"][0]["owns"], json!([pods]));
+}
+
+/// A set of one Pod with this spec, under this configuration.
+fn asked(config: &Value, spec: &Value) -> Outcome<Value> {
+    let set = json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet", "metadata": {"name": "web"},
+        "spec": {"replicas": 1, "template": {"spec": spec}}});
+    let mut cluster = Cluster::of(&PLUGIN);
+    cluster.set_config(config.clone());
+    cluster.reconcile(&set).unwrap()
+}
+
+#[test]
+fn without_a_configuration_every_template_is_passed_on() {
+    let spec =
+        json!({"hostPID": true, "serviceAccountName": "builder", "containers": [{"name": "web", "image": "nginx"}]});
+    let outcome = asked(&json!({}), &spec);
+    assert_eq!(outcome.child("0").unwrap()["spec"], spec);
+    let outcome = asked(&json!({"podSecurity": "privileged", "serviceAccounts": ["builder"]}), &spec);
+    assert_eq!(outcome.child("0").unwrap()["spec"], spec);
+}
+
+#[test]
+fn a_template_beyond_the_level_of_the_configuration_makes_no_pods_and_the_status_says_why() {
+    let plain = json!({"containers": [{"name": "web", "image": "nginx"}]});
+    let host = json!({"volumes": [{"name": "node", "hostPath": {"path": "/"}}],
+        "containers": [{"name": "web", "image": "nginx"}]});
+    for (level, spec, wanted) in [
+        ("privileged", &host, None),
+        ("baseline", &plain, None),
+        ("baseline", &host, Some("\"baseline:latest\": hostPath volumes (volume \"node\"); no Pod is changed")),
+        ("restricted", &plain, Some("container \"web\" must set securityContext.allowPrivilegeEscalation=false")),
+    ] {
+        let outcome = asked(&json!({"podSecurity": level}), spec);
+        let ready = outcome.condition_of("Ready").unwrap();
+        let Some(wanted) = wanted else {
+            assert_eq!((outcome.child_keys(), &*ready.reason), (vec!["0"], "PodsMissing"), "{level} {spec}");
+            continue;
+        };
+        assert_eq!((outcome.children.is_none(), &*ready.reason), (true, "PodSecurity"), "{level} {spec}");
+        assert!(ready.message.starts_with("spec.template violates PodSecurity \""), "{}", ready.message);
+        assert!(ready.message.contains(wanted), "{}", ready.message);
+    }
+}
+
+#[test]
+fn a_template_names_only_the_service_accounts_that_the_configuration_has() {
+    let (by_level, by_list) = (json!({"podSecurity": "baseline"}), json!({"serviceAccounts": ["web"]}));
+    for (config, field, name, allowed) in [
+        (&by_level, "serviceAccountName", json!("default"), true),
+        (&by_level, "serviceAccountName", json!(""), true),
+        (&by_level, "serviceAccountName", Value::Null, true),
+        (&by_level, "serviceAccountName", json!("web"), false),
+        (&by_level, "serviceAccount", json!("web"), false),
+        (&by_level, "serviceAccountName", json!(["web"]), false),
+        (&by_list, "serviceAccountName", json!("web"), true),
+        (&by_list, "serviceAccount", json!("web"), true),
+        (&by_list, "serviceAccountName", json!("default"), true),
+        (&by_list, "serviceAccountName", json!("builder"), false),
+        (&by_list, "serviceAccount", json!("builder"), false),
+    ] {
+        let outcome = asked(config, &json!({field: name, "containers": [{"name": "web", "image": "nginx"}]}));
+        assert_eq!(outcome.children.is_some(), allowed, "{config} {field} {name}");
+        if !allowed {
+            let message = &outcome.condition_of("Ready").unwrap().message;
+            assert!(message.starts_with(&format!("spec.template.spec.{field}: {name} is not")), "{message}");
+        }
+    }
+    // Where one field is allowed, the other one is not overlooked.
+    let both = json!({"serviceAccountName": "default", "serviceAccount": "builder", "containers": []});
+    assert_eq!(asked(&by_list, &both).children, None);
+}
+
+#[test]
+fn a_refused_set_keeps_its_pods_until_it_wants_none() {
+    let mut cluster = cluster(&example(2), &["Running", "Running"]);
+    cluster.set_config(json!({"podSecurity": "restricted"}));
+    let outcome = cluster.reconcile(&example(2)).unwrap();
+    assert_eq!(outcome.children, None, "as with Pod Security admission, what runs is not evicted");
+    assert_eq!(outcome.condition_of("Ready").unwrap().reason, "PodSecurity", "the Pod of a set without template, too");
+    assert_eq!(cluster.reconcile(&example(0)).unwrap().children, Some(vec![]));
+}
+
+#[test]
+fn a_mistake_in_the_configuration_makes_no_pods() {
+    for wrong in
+        [json!({"podSecurity": "strict"}), json!({"podsecurity": "restricted"}), json!({"serviceAccounts": "a"})]
+    {
+        let mut cluster = Cluster::of(&PLUGIN);
+        cluster.set_config(wrong);
+        let failure = cluster.reconcile(&example(1)).unwrap_err();
+        assert!(failure.message().starts_with("the plugin's configuration is not valid: "), "{failure}");
+    }
 }

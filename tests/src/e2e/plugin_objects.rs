@@ -139,7 +139,7 @@ fn a_plugin_is_delivered_updated_rolled_back_suspended_and_pruned_from_a_kustomi
     world.wait_condition("podset", "Ready", "False", "Suspended");
     world.mark_audit();
     world.kubectl_here(&["scale", "podset/kept", "--replicas=3"]);
-    git.deliver(&world, &first, &json!({"suspend": true, "config": {"seen": true}}));
+    git.deliver(&world, &first, &json!({"suspend": true, "config": {"podSecurity": "privileged"}}));
     world.until("the host has read the spec after that", || {
         let generations = [".metadata.generation", ".status.observedGeneration"].map(|path| of_plugin(&world, path));
         (generations[0] == generations[1]).then_some(())

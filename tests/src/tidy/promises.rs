@@ -12,7 +12,7 @@ use super::{expect_none, root};
 const TABLES: [(&str, usize); 3] = [("P", 26), ("H", 34), ("F", 35)];
 
 /// The places that rows name, with the beginnings of the paths that they mean.
-const PLACES: [(&str, &str); 14] = [
+const PLACES: [(&str, &str); 16] = [
     ("core", "host/core/"),
     ("wasm", "host/wasm/"),
     ("kube", "host/kube/"),
@@ -22,6 +22,8 @@ const PLACES: [(&str, &str); 14] = [
     ("cli", "host/cli/"),
     ("dev", "host/dev/"),
     ("cron", "cron/"),
+    ("pod-security", "pod-security/"),
+    ("podset", "plugins/podset/"),
     ("outcomes", "tests/src/outcomes"),
     ("scenarios", "tests/src/scenarios"),
     ("simulation", "tests/src/simulation/"),

@@ -1,11 +1,9 @@
 //! PodSecurity: what the labels of a namespace allow of its Pods. Input: Pods, what Pods are made from, and namespaces. Output: a
 //! refusal, or warnings. It must not know what the standards are.
 
-mod checks;
-
+use mortise_pod_security::{LEVELS, Level, Pod, Standard, Version, details};
 use serde_json::Value;
 
-use self::checks::{Level, NEWEST, Pod, Violation, violations};
 use super::reading::{array, kind, text};
 use crate::Cluster;
 use crate::attributes::Attributes;
@@ -16,14 +14,6 @@ use crate::resource::Storage;
 const PREFIX: &str = "pod-security.kubernetes.io/";
 /// How many Pods are looked at when a namespace gets a stricter level, as in the API server.
 const MAX_PODS: usize = 3_000;
-
-/// A level of a version of the standards, as messages name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Standard {
-    level: Level,
-    /// `latest` or `v1.34`.
-    version: String,
-}
 
 /// What a namespace enforces, and warns of. What is audited, nobody sees here.
 struct Policy {
@@ -58,13 +48,13 @@ pub(super) fn validate(
     let pod = Pod { metadata: &template["metadata"], spec: &template["spec"] };
     let found = policy.enforce.violations(pod);
     if enforces && !found.is_empty() {
-        let why = format!("violates PodSecurity \"{}\": {}", policy.enforce.text(), details(&found));
+        let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&found));
         let name = if attributes.name.is_empty() { text(&object["metadata"], "name") } else { &attributes.name };
         return Err(Status::forbidden("", "pods", name, &why).into());
     }
     let found = policy.warn.violations(pod);
     if !found.is_empty() {
-        context.warn(format!("would violate PodSecurity \"{}\": {}", policy.warn.text(), details(&found)));
+        context.warn(format!("would violate PodSecurity \"{}\": {}", policy.warn, details(&found)));
     }
     Ok(())
 }
@@ -96,7 +86,7 @@ fn namespace(cluster: &Cluster, context: &Context<'_>, object: &Value, old: Opti
         }
     }
     if !warnings.is_empty() {
-        let level = new.text();
+        let level = new.to_string();
         context
             .warn(format!("existing pods in namespace {name:?} violate the new PodSecurity enforce level {level:?}"));
     }
@@ -126,24 +116,17 @@ fn policy(labels: &Value) -> (Policy, Vec<Cause>) {
     let mut read = |mode: &str| {
         let key = format!("{PREFIX}{mode}");
         let value = labels.get(&key).and_then(Value::as_str);
-        let level = value.map(|value| match value {
-            "privileged" => Ok(Level::Privileged),
-            "baseline" => Ok(Level::Baseline),
-            "restricted" => Ok(Level::Restricted),
-            other => {
-                causes.push(cause(&key, other, "must be one of privileged, baseline, restricted"));
-                Err(())
-            }
-        });
+        let level = value.map(|value| Level::named(value).ok_or_else(|| causes.push(cause(&key, value, LEVELS))));
         let key = format!("{PREFIX}{mode}-version");
-        let version = labels.get(&key).and_then(Value::as_str);
-        let wrong = version.filter(|version| *version != "latest" && minor(version).is_none());
-        causes.extend(wrong.map(|version| cause(&key, version, "must be \"latest\" or \"v1.x\"")));
-        (level, version.map(|version| if wrong.is_some() { "latest" } else { version }.to_owned()))
+        let version = labels.get(&key).and_then(Value::as_str).map(|version| {
+            let wrong = || causes.push(cause(&key, version, "must be \"latest\" or \"v1.x\""));
+            Version::named(version).ok_or_else(wrong).unwrap_or(Version::LATEST)
+        });
+        (level, version)
     };
-    let (enforce, audit, warn) = (read("enforce"), read("audit"), read("warn"));
-    drop(audit);
-    let version = |said: &Option<String>| said.clone().unwrap_or_else(|| "latest".to_owned());
+    // Labels of audits are only checked.
+    let (enforce, _, warn) = (read("enforce"), read("audit"), read("warn"));
+    let version = |said: Option<Version>| said.unwrap_or(Version::LATEST);
     let level = match enforce.0 {
         None => Level::Privileged,
         Some(said) => said.unwrap_or(Level::Restricted),
@@ -154,41 +137,14 @@ fn policy(labels: &Value) -> (Policy, Vec<Cause>) {
         Some(said) => said.unwrap_or(Level::Privileged),
     };
     let inherits = warn.0.is_none() && warn.1.is_none() && warns != Level::Privileged;
-    let of_warning = version(if inherits { &enforce.1 } else { &warn.1 });
-    let enforce = Standard { level, version: version(&enforce.1) };
+    let of_warning = version(if inherits { enforce.1 } else { warn.1 });
+    let enforce = Standard { level, version: version(enforce.1) };
     (Policy { enforce, warn: Standard { level: warns, version: of_warning } }, causes)
 }
 
 fn cause(label: &str, value: &str, why: &str) -> Cause {
     let message = format!("Invalid value: {value:?}: {why}");
     Cause { reason: "FieldValueInvalid", message, field: format!("metadata.labels[{label}]") }
-}
-
-/// The minor version of `v1.34`.
-fn minor(version: &str) -> Option<u32> {
-    let digits = version.strip_prefix("v1.")?;
-    let canonical = digits == "0" || !digits.starts_with('0');
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?.filter(|_| canonical)
-}
-
-impl Standard {
-    fn text(&self) -> String {
-        let level = match self.level {
-            Level::Privileged => "privileged",
-            Level::Baseline => "baseline",
-            Level::Restricted => "restricted",
-        };
-        format!("{level}:{}", self.version)
-    }
-
-    fn violations(&self, pod: Pod<'_>) -> Vec<Violation> {
-        violations(pod, self.level, minor(&self.version).unwrap_or(NEWEST).min(NEWEST))
-    }
-}
-
-fn details(found: &[Violation]) -> String {
-    let one = |violation: &Violation| format!("{} ({})", violation.reason, violation.detail);
-    found.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

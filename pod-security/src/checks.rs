@@ -1,35 +1,10 @@
 //! What the Pod security standards forbid. Input: a Pod, or a Pod's template, and the minor version of the standards. Output:
 //! what is wrong with it, in the words and the order of the API server. It must not know namespaces.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
-use crate::admission::reading::{array, text};
-
-/// The newest version of the standards; later ones are the same.
-pub(super) const NEWEST: u32 = 35;
-
-/// How strict the standards are, the least strict first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
-    Privileged,
-    Baseline,
-    Restricted,
-}
-
-/// Why a Pod is forbidden, and the details.
-pub(super) struct Violation {
-    pub(super) reason: String,
-    pub(super) detail: String,
-}
-
-/// A Pod, or what Pods are made from.
-#[derive(Clone, Copy)]
-pub(super) struct Pod<'a> {
-    pub(super) metadata: &'a Value,
-    pub(super) spec: &'a Value,
-}
+use crate::level::Level;
+use crate::pod::{Pod, Violation};
 
 type Check = fn(Pod<'_>, u32) -> Option<Violation>;
 
@@ -70,19 +45,24 @@ pub(super) fn violations(pod: Pod<'_>, level: Level, version: u32) -> Vec<Violat
 }
 
 impl<'a> Pod<'a> {
-    fn containers(self) -> impl Iterator<Item = &'a Value> {
-        ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| array(self.spec, list))
-    }
-
-    /// The names of containers that something is wrong with.
-    fn bad(self, mut is_bad: impl FnMut(&'a Value) -> bool) -> Vec<&'a str> {
-        self.containers().filter(|container| is_bad(container)).map(|container| text(container, "name")).collect()
+    /// The names of containers that something is wrong with. The closure is no type parameter, here and below: a component that
+    /// has the checks would have this code once for each of them.
+    fn bad(self, is_bad: &mut dyn FnMut(&'a Value) -> bool) -> Vec<&'a str> {
+        let mut names = Vec::new();
+        for list in ["initContainers", "containers", "ephemeralContainers"] {
+            for container in array(self.spec, list) {
+                if is_bad(container) {
+                    names.push(text(container, "name"));
+                }
+            }
+        }
+        names
     }
 
     /// Who has a wrong security context: the Pod, containers, or both.
-    fn setters(self, mut is_bad: impl FnMut(&'a Value) -> bool) -> Option<String> {
+    fn setters(self, is_bad: &mut dyn FnMut(&'a Value) -> bool) -> Option<String> {
         let own = is_bad(&self.spec["securityContext"]);
-        let names = self.bad(|container| is_bad(&container["securityContext"]));
+        let names = self.bad(&mut |container| is_bad(&container["securityContext"]));
         let containers = (!names.is_empty()).then(|| named("container", &names));
         let all: Vec<String> = own.then(|| "pod".to_owned()).into_iter().chain(containers).collect();
         (!all.is_empty()).then(|| all.join(" and "))
@@ -98,18 +78,48 @@ impl<'a> Pod<'a> {
     }
 }
 
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn array<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
 fn some(reason: &str, detail: String) -> Option<Violation> {
     Some(Violation { reason: reason.to_owned(), detail })
 }
 
-/// Remembers a value that is wrong.
-fn seen<T: Ord>(found: &mut BTreeSet<T>, value: T) -> bool {
-    found.insert(value);
-    true
+/// Values that are wrong, in their order and each once. A set of the standard library would be larger than all checks.
+#[derive(Default)]
+struct Found(Vec<String>);
+
+impl Found {
+    /// Remembers a value that is wrong.
+    fn insert(&mut self, value: &str) -> bool {
+        if let Err(at) = self.0.binary_search_by(|known| known.as_str().cmp(value)) {
+            self.0.insert(at, value.to_owned());
+        }
+        true
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        self.0.iter().map(String::as_str).collect()
+    }
+
+    fn quoted(&self) -> String {
+        quoted(&self.texts())
+    }
 }
 
-fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    words.into_iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
+fn quoted(words: &[&str]) -> String {
+    let mut text = String::new();
+    for word in words {
+        text.push_str(if text.is_empty() { "\"" } else { ", \"" });
+        text.push_str(word);
+        text.push('"');
+    }
+    text
 }
 
 fn plural(word: &str, count: usize) -> String {
@@ -118,7 +128,7 @@ fn plural(word: &str, count: usize) -> String {
 
 /// `container "a"`, `containers "a", "b"`.
 fn named(what: &str, names: &[&str]) -> String {
-    format!("{} {}", plural(what, names.len()), quoted(names.iter().copied()))
+    format!("{} {}", plural(what, names.len()), quoted(names))
 }
 
 fn strings<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
@@ -126,11 +136,11 @@ fn strings<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
 }
 
 fn app_armor(pod: Pod<'_>, _: u32) -> Option<Violation> {
-    let mut values = BTreeSet::new();
-    let setters = pod.setters(|context| {
+    let mut values = Found::default();
+    let setters = pod.setters(&mut |context| {
         let profile = &context["appArmorProfile"];
         let bad = profile.is_object() && !matches!(text(profile, "type"), "RuntimeDefault" | "Localhost");
-        bad && seen(&mut values, text(profile, "type").to_owned())
+        bad && values.insert(text(profile, "type"))
     });
     let annotations = pod.metadata["annotations"].as_object().into_iter().flatten();
     let bad = annotations.filter(|(key, value)| {
@@ -144,8 +154,8 @@ fn app_armor(pod: Pod<'_>, _: u32) -> Option<Violation> {
     if setters.is_empty() {
         return None;
     }
-    let values: Vec<&str> = values.iter().chain(&bad).map(String::as_str).collect();
-    let detail = format!("{} must not set AppArmor profile type to {}", setters.join(" and "), quoted(values.clone()));
+    let values: Vec<&str> = values.0.iter().chain(&bad).map(String::as_str).collect();
+    let detail = format!("{} must not set AppArmor profile type to {}", setters.join(" and "), quoted(&values));
     some(&plural("forbidden AppArmor profile", values.len()), detail)
 }
 
@@ -167,15 +177,17 @@ const DEFAULT_CAPABILITIES: [&str; 13] = [
 
 /// The containers that add other capabilities, as a sentence.
 fn added(pod: Pod<'_>, allowed: &[&str]) -> Option<String> {
-    let mut found = BTreeSet::new();
-    let names = pod.bad(|container| {
+    let mut found = Found::default();
+    let names = pod.bad(&mut |container| {
         let added = strings(&container["securityContext"]["capabilities"], "add");
-        let other: Vec<&str> = added.filter(|name| !allowed.contains(name)).collect();
-        found.extend(other.iter().copied());
-        !other.is_empty()
+        added.filter(|name| !allowed.contains(name)).fold(false, |_, name| found.insert(name))
     });
     let sentence = || {
-        format!("{} must not include {} in securityContext.capabilities.add", named("container", &names), quoted(found))
+        format!(
+            "{} must not include {} in securityContext.capabilities.add",
+            named("container", &names),
+            found.quoted()
+        )
     };
     (!names.is_empty()).then(sentence)
 }
@@ -188,8 +200,9 @@ fn dropped_capabilities(pod: Pod<'_>, version: u32) -> Option<Violation> {
     if version >= 25 && pod.is_windows() {
         return None;
     }
-    let kept =
-        pod.bad(|container| !strings(&container["securityContext"]["capabilities"], "drop").any(|name| name == "ALL"));
+    let kept = pod.bad(&mut |container| {
+        !strings(&container["securityContext"]["capabilities"], "drop").any(|name| name == "ALL")
+    });
     let kept = (!kept.is_empty())
         .then(|| format!("{} must set securityContext.capabilities.drop=[\"ALL\"]", named("container", &kept)));
     let details: Vec<String> = kept.into_iter().chain(added(pod, &["NET_BIND_SERVICE"])).collect();
@@ -215,39 +228,33 @@ fn uses(what: &str, names: &[&str], thing: &str, things: usize, list: &str) -> S
 }
 
 fn host_ports(pod: Pod<'_>, _: u32) -> Option<Violation> {
-    let mut found = BTreeSet::new();
-    let names = pod.bad(|container| {
+    let mut found = Found::default();
+    let names = pod.bad(&mut |container| {
         let ports = array(container, "ports").iter().filter_map(|port| port["hostPort"].as_i64());
-        let ports: Vec<String> = ports.filter(|port| *port != 0).map(|port| port.to_string()).collect();
-        found.extend(ports.iter().cloned());
-        !ports.is_empty()
+        ports.filter(|port| *port != 0).fold(false, |_, port| found.insert(&port.to_string()))
     });
-    let list: Vec<&str> = found.iter().map(String::as_str).collect();
-    let detail = || uses("container", &names, "hostPort", found.len(), &list.join(", "));
+    let detail = || uses("container", &names, "hostPort", found.0.len(), &found.0.join(", "));
     if names.is_empty() { None } else { some("hostPort", detail()) }
 }
 
 fn hosts_of_probes(pod: Pod<'_>, version: u32) -> Option<Violation> {
-    let mut found = BTreeSet::new();
-    let mut names = pod.bad(|container| {
+    let (mut found, mut names) = (Found::default(), Found::default());
+    pod.bad(&mut |container| {
         let probes = ["livenessProbe", "readinessProbe", "startupProbe"].map(|name| &container[name]);
         let hooks = ["postStart", "preStop"].map(|name| &container["lifecycle"][name]);
         let hosts = probes.into_iter().chain(hooks).flat_map(|of| [&of["httpGet"], &of["tcpSocket"]]);
-        let hosts: Vec<&str> = hosts.map(|of| text(of, "host")).filter(|host| !host.is_empty()).collect();
-        found.extend(hosts.iter().copied());
-        !hosts.is_empty()
+        let hosts = hosts.map(|of| text(of, "host")).filter(|host| !host.is_empty());
+        hosts.fold(false, |_, host| found.insert(host)) && names.insert(text(container, "name"))
     });
-    names.sort_unstable();
-    names.dedup();
-    if names.is_empty() || version < 34 {
+    if names.0.is_empty() || version < 34 {
         return None;
     }
     let what = "probe or lifecycle host";
-    some(what, uses("container", &names, what, found.len(), &quoted(found.clone())))
+    some(what, uses("container", &names.texts(), what, found.0.len(), &found.quoted()))
 }
 
 fn privileged(pod: Pod<'_>, _: u32) -> Option<Violation> {
-    let names = pod.bad(|container| container["securityContext"]["privileged"] == true);
+    let names = pod.bad(&mut |container| container["securityContext"]["privileged"] == true);
     let detail = || format!("{} must not set securityContext.privileged=true", named("container", &names));
     if names.is_empty() { None } else { some("privileged", detail()) }
 }
@@ -257,20 +264,19 @@ fn proc_mount(pod: Pod<'_>, version: u32) -> Option<Violation> {
 }
 
 fn restricted_proc_mount(pod: Pod<'_>, _: u32) -> Option<Violation> {
-    let mut found = BTreeSet::new();
-    let names = pod.bad(|container| {
+    let mut found = Found::default();
+    let names = pod.bad(&mut |container| {
         let mount = text(&container["securityContext"], "procMount");
-        !matches!(mount, "" | "Default") && seen(&mut found, mount)
+        !matches!(mount, "" | "Default") && found.insert(mount)
     });
-    let detail = || {
-        format!("{} must not set securityContext.procMount to {}", named("container", &names), quoted(found.clone()))
-    };
+    let detail =
+        || format!("{} must not set securityContext.procMount to {}", named("container", &names), found.quoted());
     if names.is_empty() { None } else { some("procMount", detail()) }
 }
 
 fn se_linux(pod: Pod<'_>, version: u32) -> Option<Violation> {
-    let (mut types, mut user, mut role) = (BTreeSet::new(), false, false);
-    let setters = pod.setters(|context| {
+    let (mut types, mut user, mut role) = (Found::default(), false, false);
+    let setters = pod.setters(&mut |context| {
         let options = &context["seLinuxOptions"];
         let kind = text(options, "type");
         let known = matches!(kind, "" | "container_t" | "container_init_t" | "container_kvm_t")
@@ -282,9 +288,8 @@ fn se_linux(pod: Pod<'_>, version: u32) -> Option<Violation> {
         (user, role) = (user | sets_user, role | sets_role);
         !known || sets_user || sets_role
     })?;
-    let types: Vec<&str> = types.into_iter().collect();
     let said = [
-        (!types.is_empty()).then(|| named("type", &types)),
+        (!types.0.is_empty()).then(|| named("type", &types.texts())),
         user.then(|| "user may not be set".to_owned()),
         role.then(|| "role may not be set".to_owned()),
     ];
@@ -293,19 +298,19 @@ fn se_linux(pod: Pod<'_>, version: u32) -> Option<Violation> {
 }
 
 fn seccomp(pod: Pod<'_>, _: u32) -> Option<Violation> {
-    let mut found = BTreeSet::new();
-    let setters = pod.setters(|context| {
+    let mut found = Found::default();
+    let setters = pod.setters(&mut |context| {
         let profile = &context["seccompProfile"];
         let bad = profile.is_object() && !matches!(text(profile, "type"), "RuntimeDefault" | "Localhost");
-        bad && seen(&mut found, text(profile, "type"))
+        bad && found.insert(text(profile, "type"))
     })?;
-    some("seccompProfile", format!("{setters} must not set securityContext.seccompProfile.type to {}", quoted(found)))
+    some("seccompProfile", format!("{setters} must not set securityContext.seccompProfile.type to {}", found.quoted()))
 }
 
 /// Containers that lack what neither they nor their Pod has set.
-fn lacking<'a>(pod: Pod<'a>, has: impl Fn(&Value) -> bool) -> Option<String> {
+fn lacking(pod: Pod<'_>, has: &dyn Fn(&Value) -> bool) -> Option<String> {
     let missing = !has(&pod.spec["securityContext"]);
-    let names = pod.bad(|container| missing && !has(&container["securityContext"]));
+    let names = pod.bad(&mut |container| missing && !has(&container["securityContext"]));
     (!names.is_empty()).then(|| format!("pod or {}", named("container", &names)))
 }
 
@@ -314,7 +319,7 @@ fn restricted_seccomp(pod: Pod<'_>, version: u32) -> Option<Violation> {
         return None;
     }
     let implicit = || {
-        let who = lacking(pod, |context| context["seccompProfile"].is_object())?;
+        let who = lacking(pod, &|context| context["seccompProfile"].is_object())?;
         let wanted = r#"must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost""#;
         some("seccompProfile", format!("{who} {wanted}"))
     };
@@ -343,7 +348,7 @@ fn sysctls(pod: Pod<'_>, version: u32) -> Option<Violation> {
 }
 
 fn host_process(pod: Pod<'_>, _: u32) -> Option<Violation> {
-    let setters = pod.setters(|context| context["windowsOptions"]["hostProcess"] == true)?;
+    let setters = pod.setters(&mut |context| context["windowsOptions"]["hostProcess"] == true)?;
     some("hostProcess", format!("{setters} must not set securityContext.windowsOptions.hostProcess=true"))
 }
 
@@ -351,7 +356,7 @@ fn escalation(pod: Pod<'_>, version: u32) -> Option<Violation> {
     if version >= 25 && pod.is_windows() {
         return None;
     }
-    let names = pod.bad(|container| container["securityContext"]["allowPrivilegeEscalation"] != false);
+    let names = pod.bad(&mut |container| container["securityContext"]["allowPrivilegeEscalation"] != false);
     let detail = || format!("{} must set securityContext.allowPrivilegeEscalation=false", named("container", &names));
     if names.is_empty() { None } else { some("allowPrivilegeEscalation != false", detail()) }
 }
@@ -368,7 +373,7 @@ fn volume_types(pod: Pod<'_>, _: u32) -> Option<Violation> {
         "projected",
         "secret",
     ];
-    let (mut names, mut types) = (Vec::new(), BTreeSet::new());
+    let (mut names, mut types) = (Vec::new(), Found::default());
     for volume in array(pod.spec, "volumes") {
         let mut sources = volume.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
         let source = sources.next().map_or("unknown", |(key, _)| key.as_str());
@@ -377,8 +382,7 @@ fn volume_types(pod: Pod<'_>, _: u32) -> Option<Violation> {
             types.insert(source);
         }
     }
-    let list = quoted(types.iter().copied());
-    let detail = || uses("volume", &names, "restricted volume type", types.len(), &list);
+    let detail = || uses("volume", &names, "restricted volume type", types.0.len(), &types.quoted());
     if names.is_empty() { None } else { some("restricted volume types", detail()) }
 }
 
@@ -386,10 +390,10 @@ fn non_root(pod: Pod<'_>, version: u32) -> Option<Violation> {
     if pod.is_relaxed(version) {
         return None;
     }
-    let explicit = pod.setters(|context| context["runAsNonRoot"] == false);
+    let explicit = pod.setters(&mut |context| context["runAsNonRoot"] == false);
     let explicit = explicit.map(|who| format!("{who} must not set securityContext.runAsNonRoot=false"));
     let implicit = || {
-        let who = lacking(pod, |context| context["runAsNonRoot"].is_boolean())?;
+        let who = lacking(pod, &|context| context["runAsNonRoot"].is_boolean())?;
         Some(format!("{who} must set securityContext.runAsNonRoot=true"))
     };
     some("runAsNonRoot != true", explicit.or_else(implicit)?)
@@ -399,6 +403,6 @@ fn root_user(pod: Pod<'_>, version: u32) -> Option<Violation> {
     if pod.is_relaxed(version) {
         return None;
     }
-    let setters = pod.setters(|context| context["runAsUser"] == 0)?;
+    let setters = pod.setters(&mut |context| context["runAsUser"] == 0)?;
     some("runAsUser=0", format!("{setters} must not set runAsUser=0"))
 }
