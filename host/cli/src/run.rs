@@ -140,11 +140,13 @@ pub struct RunArgs {
     log_level: log::Level,
 }
 
-/// Without labels every namespace would be a tenant, kube-system too.
+/// Only what somebody has labelled is a tenant.
 fn tenants(text: &str) -> Result<Selector, String> {
     let selector = Selector::parse(text).map_err(|error| error.to_string())?;
-    if selector.is_everything() {
-        return Err("it selects every namespace; name a label, such as mortise.dev/tenant=true".to_owned());
+    if !selector.is_positive() {
+        let message =
+            "it selects namespaces without a label, kube-system among them; name one, such as mortise.dev/tenant=true";
+        return Err(message.to_owned());
     }
     Ok(selector)
 }

@@ -90,6 +90,17 @@ pub fn spec(object: &Object) -> Spec {
     }
 }
 
+/// Whether somebody has written into the spec.
+pub fn wants_something(object: &Object) -> bool {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Parts {
+        spec: serde_json::Map<String, Value>,
+    }
+    let Parts { spec } = serde_json::from_str(object.json()).unwrap_or_default();
+    !spec.is_empty()
+}
+
 /// Whose plugin an object is.
 #[derive(Debug)]
 pub struct Claim {

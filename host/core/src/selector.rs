@@ -67,6 +67,11 @@ impl Selector {
         Self { terms: self.terms.iter().chain(&other.terms).cloned().collect() }
     }
 
+    /// Whether every match has some label that it names.
+    pub fn is_positive(&self) -> bool {
+        self.terms.iter().any(|term| matches!(term.operator, Operator::In(_) | Operator::Exists))
+    }
+
     /// Whether it matches everything.
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()

@@ -1,9 +1,9 @@
 //! The work queue: which key is reconciled next (Q1, Q2). It holds keys and times, and knows nothing of objects.
 //!
 //! A key is queued at most once, so bursts coalesce. Each controller has three lanes, live before retry before resync,
-//! with ageing, so that a higher lane slows a lower one and never starves it. Plugins take turns of [`QUANTUM_US`], the
-//! one that had used the least measured time first, so a slow plugin delays its own keys (Q4); among equals, the plugin
-//! whose last turn is the longest ago. A plugin that has more to do than resyncs is ahead of those that have not.
+//! with ageing, so that a higher lane slows a lower one and never starves it. Plugins, or the plugins of a tenant together, take
+//! turns of [`QUANTUM_US`], the one that had used the least measured time first, so a slow plugin delays its own keys (Q4);
+//! among equals, the plugin whose last turn is the longest ago. A plugin that has more to do than resyncs is ahead of those that have not.
 //!
 //! A take costs the logarithm of the queued keys. A controller or plugin that may not run when its turn comes is
 //! parked, and no take visits it before it is unparked.
@@ -57,12 +57,12 @@ pub enum MayRun {
     Yes,
     /// The controller is not ready or at its concurrency: parked until [`WorkQueue::unpark`].
     NotThisController,
-    /// Its plugin has used up its part of this: parked until [`WorkQueue::unpark_shares`] or
+    /// Its share has used up its part of this: parked until [`WorkQueue::unpark_shares`] or
     /// [`WorkQueue::unpark_share`].
     NotThisShare(ParkedFor),
 }
 
-/// What a parked plugin has used up.
+/// What a parked share has used up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ParkedFor {
     /// Its share of the calls in flight.

@@ -45,10 +45,9 @@ pub(crate) struct Components {
 
 #[derive(Debug)]
 struct Known {
-    /// Where it was found last; not at a tenant, while the host's namespace or the folder may have it.
-    origin: Origin,
-    /// Where else it was found, if the first has it no more.
-    other: Option<Origin>,
+    /// Where it was found: the newest last, and those of tenants first. The last one is read; one that has it no more is
+    /// removed, so that a tenant that has the component of another plugin too, and loses it, delays nobody.
+    origins: Vec<Origin>,
     stage: Stage,
 }
 
@@ -100,14 +99,18 @@ impl Components {
         let known = match self.known.entry(digest.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                unknown.insert(Known { origin, other: None, stage: Stage::Offered });
+                unknown.insert(Known { origins: vec![origin], stage: Stage::Offered });
                 return;
             }
         };
         known.found(origin);
         match &mut known.stage {
             Stage::Offered | Stage::Loaded(_) => {}
-            Stage::Compiling { offered_again } => *offered_again = true,
+            Stage::Compiling { offered_again } => {
+                *offered_again = true;
+                // If it still waits, it waits no longer for what other tenants have.
+                self.jobs.replace(Job { digest, origin: known.origin().clone() });
+            }
             Stage::Missing => known.compile(digest, &self.jobs),
         }
     }
@@ -136,18 +139,12 @@ impl Components {
                 known.stage = Stage::Offered;
                 Err(refusal)
             }
-            Err(NotLoaded::Changed) if !offered_again && known.other.is_none() => {
+            Err(NotLoaded::Changed(at)) if !offered_again && known.loses(&at) => {
                 tracing::info!(%digest, "a component was not compiled, since its source has changed");
                 known.stage = Stage::Missing;
                 return None;
             }
-            Err(why @ (NotLoaded::Changed | NotLoaded::Unreachable(_))) => {
-                if matches!(why, NotLoaded::Changed)
-                    && !offered_again
-                    && let Some(other) = known.other.take()
-                {
-                    known.origin = other;
-                }
+            Err(NotLoaded::Changed(_) | NotLoaded::Unreachable(_)) => {
                 known.compile(digest, &self.jobs);
                 return None;
             }
@@ -179,19 +176,29 @@ impl Components {
 }
 
 impl Known {
-    /// A tenant that has the component of another plugin too, and loses it, delays nobody.
+    fn origin(&self) -> &Origin {
+        self.origins.last().expect("the last one is never removed")
+    }
+
     fn found(&mut self, origin: Origin) {
-        let is_tenants = |origin: &Origin| matches!(origin, Origin::Tenant(_));
-        match (is_tenants(&self.origin), is_tenants(&origin)) {
-            (false, true) => self.other = Some(origin),
-            (true, false) => self.other = Some(std::mem::replace(&mut self.origin, origin)),
-            _ => self.origin = origin,
+        self.origins.retain(|known| *known != origin);
+        let of_tenants = self.origins.partition_point(|known| matches!(known, Origin::Tenant(_)));
+        let at = if matches!(origin, Origin::Tenant(_)) { of_tenants } else { self.origins.len() };
+        self.origins.insert(at, origin);
+    }
+
+    /// Removes an origin that has it no more. Whether there is no other.
+    fn loses(&mut self, at: &Origin) -> bool {
+        if self.origins.len() > 1 {
+            self.origins.retain(|known| known != at);
+            return false;
         }
+        self.origin() == at
     }
 
     fn compile(&mut self, digest: Digest, jobs: &Jobs) {
         self.stage = Stage::Compiling { offered_again: false };
-        jobs.push(Job { digest, origin: self.origin.clone() });
+        jobs.push(Job { digest, origin: self.origin().clone() });
     }
 }
 
@@ -201,7 +208,7 @@ fn compile_all(load: &dyn Fn(&Job) -> Loaded, jobs: &Jobs, inputs: &mpsc::Sender
         let loaded = load(&job);
         let unreachable = match &loaded {
             Err(NotLoaded::Unreachable(why)) => Some(why.clone()),
-            Err(NotLoaded::Changed) => None,
+            Err(NotLoaded::Changed(_)) => None,
             Ok(_) | Err(NotLoaded::Refused(_)) => {
                 // If it was unloaded and queued again while it was compiled, this result is for both.
                 jobs.withdraw(&job.digest);

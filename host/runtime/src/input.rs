@@ -52,8 +52,8 @@ pub(crate) type Loaded = Result<(Arc<Plugin>, Compiled), NotLoaded>;
 #[derive(Debug)]
 pub(crate) enum NotLoaded {
     Refused(Refusal),
-    /// Its origin has another component or none, which the source reports.
-    Changed,
+    /// Its origin has another component or none, which the source reports; or, a tenant's, may not be read.
+    Changed(Origin),
     /// Its origin cannot be read now.
     Unreachable(String),
 }

@@ -9,6 +9,9 @@ use super::controller::ControllerSpec;
 use crate::refusal::Refusal;
 use crate::scope::Scope;
 
+/// Kinds of one plugin of a tenant. Each is a watch and reviews of its own, and an operator that manages one kind reads a few.
+const MAX_KINDS: usize = 16;
+
 impl Manifest {
     /// The manifest of a tenant's plugin.
     ///
@@ -24,6 +27,10 @@ impl Manifest {
         ];
         if let Some(what) = beyond.into_iter().flatten().next() {
             return Err(beyond_tenant(namespace, &what));
+        }
+        let kinds = self.scopes().map(|(kind, _)| kind).collect::<BTreeSet<_>>().len();
+        if kinds > MAX_KINDS {
+            return Err(beyond_tenant(namespace, &format!("{kinds} kinds, of which {MAX_KINDS} are the most")));
         }
         let controllers = self.controllers.iter().map(|controller| in_namespace(controller, namespace));
         Ok(Self {
@@ -122,7 +129,13 @@ mod tests {
         let conversion = json!({"conversion": [{"apiVersion": "example.com/v1", "kind": "Web"}]});
         let http = json!({"http": [{"origin": "https://api.example.com", "methods": ["GET"]}]});
         let elsewhere = json!({"reads": [{"apiVersion": "v1", "kind": "Secret", "namespaces": ["kube-system"]}]});
+        let reads = |count: usize| -> Value {
+            let kinds = (1..count).map(|kind| json!({"apiVersion": "example.com/v1", "kind": format!("Kind{kind}")}));
+            json!({"reads": kinds.collect::<Vec<_>>()})
+        };
+        assert!(controller(&reads(MAX_KINDS)).of_tenant(&"team-a".into()).is_ok());
         for (manifest, part) in [
+            (controller(&reads(MAX_KINDS + 1)), "17 kinds"),
             (manifest(&admission), "admission webhooks, of example.com/v1/Web first"),
             (manifest(&conversion), "a conversion webhook, of webs.example.com"),
             (manifest(&http), "HTTP requests of the host, to https://api.example.com first"),

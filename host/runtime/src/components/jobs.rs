@@ -1,9 +1,10 @@
 //! The queue of the compile threads. Those of the host's namespace come first, in their order; tenants take turns, and never have
-//! the last thread: who may write ConfigMaps in one namespace delays nobody else. The event loop withdraws what is not needed any
+//! the last thread. Where memory has room for one compiler alone, one of a tenant that is under way is waited for. The event loop
+//! withdraws what is not needed any
 //! more, so of a plugin that is replaced a hundred times only the newest version is queued.
 //!
 //! A digest is queued once at most, and only while it is a plugin's, so there are no more entries than plugins; each
-//! has some 200 bytes, without the component's.
+//! has some 200 bytes, without the component's. Of each tenant that ever had a turn there is a name.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -72,6 +73,15 @@ impl Jobs {
         queue.waiting.retain(|waiting| waiting.digest != job.digest);
         queue.waiting.push_back(job);
         self.changed.notify_one();
+    }
+
+    /// Changes where one that still waits is read.
+    pub(super) fn replace(&self, job: Job) {
+        let mut queue = self.lock();
+        if let Some(waiting) = queue.waiting.iter_mut().find(|waiting| waiting.digest == job.digest) {
+            *waiting = job;
+            self.changed.notify_one();
+        }
     }
 
     pub(super) fn withdraw(&self, digest: &Digest) {

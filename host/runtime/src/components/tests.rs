@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Condvar, Mutex, mpsc};
 use std::time::Duration;
 
+use mortise_core::object::Name;
 use tokio::sync::mpsc as inputs;
 
 use super::*;
@@ -34,6 +35,10 @@ fn file(path: &str) -> Origin {
     Origin::File(path.into())
 }
 
+fn tenants(namespace: &str, name: &str) -> Origin {
+    Origin::Tenant(Name::new(namespace, name))
+}
+
 impl Bench {
     fn new() -> Self {
         let (begin, begun) = channel();
@@ -52,7 +57,9 @@ impl Bench {
             let mut tries = tries.lock().unwrap();
             *tries += usize::from(job.origin == file(FAR));
             match &job.origin {
-                origin if *origin == file(GONE) => Err(NotLoaded::Changed),
+                origin if [file(GONE), tenants("team-a", GONE)].contains(origin) => {
+                    Err(NotLoaded::Changed(origin.clone()))
+                }
                 origin if *origin == file(FAR) && *tries == 1 => Err(NotLoaded::Unreachable("no answer".to_owned())),
                 // A refusal takes the same way as a loaded plugin.
                 _ => Err(Refusal::new("Compiled", job.digest.to_string()).into()),
@@ -214,4 +221,32 @@ fn a_component_without_an_origin_is_refused() {
     let mut bench = Bench::new();
     let Some(Event::Compiled(_, Err(refusal))) = bench.components.compile(&digest("a")) else { panic!("not refused") };
     assert_eq!(refusal.reason, "ComponentLost");
+}
+
+#[test]
+fn g11_what_one_tenant_has_lost_or_denies_is_read_where_another_has_it() {
+    let mut bench = Bench::new();
+    bench.components.offered(digest("shared"), tenants("team-b", "there"));
+    bench.components.offered(digest("shared"), tenants("team-a", GONE));
+    assert!(bench.components.compile(&digest("shared")).is_none());
+    bench.begins("shared");
+    assert!(!bench.end("shared"), "the newest has it no more");
+    bench.begins("shared");
+    assert!(bench.end("shared"), "and the other one has it");
+}
+
+#[test]
+fn g11_what_the_host_offers_too_waits_no_longer_in_the_turn_of_tenants() {
+    let mut bench = Bench::new();
+    for (name, tenant) in [("first", "team-a"), ("shared", "team-b")] {
+        bench.components.offered(digest(name), tenants(tenant, "there"));
+        assert!(bench.components.compile(&digest(name)).is_none());
+    }
+    bench.begins("first");
+    bench.nothing_begins();
+    bench.components.offered(digest("shared"), file("there"));
+    bench.begins("shared");
+    bench.components.offered(digest("shared"), tenants("team-a", "there"));
+    assert_eq!(*bench.components.known[&digest("shared")].origin(), file("there"), "the host's stays the first");
+    assert!(bench.end("shared") && bench.end("first"));
 }

@@ -10,6 +10,7 @@
 //!
 //! No kind may own itself, directly or through others: each object would cause another one, without end.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,7 +21,9 @@ use super::tenants::manifest_of;
 use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToLifecycle;
 use crate::manifest::Manifest;
+use crate::object::Kind;
 use crate::refusal::Refusal;
+use crate::scope::Scope;
 use crate::tenant;
 
 #[derive(Debug, Default)]
@@ -82,23 +85,37 @@ impl KindOwners {
             let added = added.range(first..).take_while(|(of, ..)| of == owner);
             owned.chain(added).map(|(_, child, _)| child.clone()).collect::<Vec<_>>()
         };
-        added.iter().find_map(|(start, ..)| {
-            let (mut seen, mut open) = (BTreeSet::new(), vec![vec![start.clone()]]);
-            while let Some(path) = open.pop() {
-                for child in children(path.last()?) {
-                    let mut longer = path.clone();
-                    longer.push(child.clone());
+        let starts: BTreeSet<&Resource> = added.iter().map(|(start, ..)| start).collect();
+        starts.into_iter().find_map(|start| {
+            // The owner by which each kind was found.
+            let (mut found, mut open) = (BTreeMap::new(), vec![start.clone()]);
+            while let Some(owner) = open.pop() {
+                for child in children(&owner) {
                     if child == *start {
-                        return Some(longer);
+                        return Some(path(&found, start, owner));
                     }
-                    if seen.insert(child) {
-                        open.push(longer);
+                    if let Entry::Vacant(new) = found.entry(child) {
+                        open.push(new.key().clone());
+                        new.insert(owner.clone());
                     }
                 }
             }
             None
         })
     }
+}
+
+/// From a kind to an owner of it.
+fn path(found: &BTreeMap<Resource, Resource>, start: &Resource, owner: Resource) -> Vec<Resource> {
+    let mut path = vec![start.clone()];
+    let mut next = Some(owner);
+    while let Some(kind) = next.filter(|kind| kind != start) {
+        next = found.get(&kind).cloned();
+        path.push(kind);
+    }
+    path.push(start.clone());
+    path.reverse();
+    path
 }
 
 impl Lifecycle {
@@ -149,22 +166,44 @@ impl Lifecycle {
         }
     }
 
-    /// A plugin of the host's namespace has its kinds: those of tenants that may not have theirs beside it end.
+    /// A plugin of the host's namespace has its kinds: versions of tenants that may not have theirs beside it end.
     pub(super) fn take_from_tenants(&mut self, name: &str, cx: &mut Context<'_>) {
-        if tenant::of_plugin(name).is_some() {
+        if tenant::of_plugin(name).is_some() || cx.draining {
             return;
         }
-        let of_tenants = self.plugins.iter().filter(|(other, _)| tenant::of_plugin(other).is_some());
-        let lacks = |(other, plugin): &(&Arc<str>, &Plugin)| {
-            let manifests = plugin.manifests();
-            manifests.into_iter().any(|manifest| self.cannot_own(other, manifest, cx).is_some())
+        let lacks = |other: &Arc<str>, manifest: &Manifest| {
+            self.cannot_own(other, manifest, cx).or_else(|| self.cannot_watch(other, manifest))
         };
-        let names: Vec<Arc<str>> = of_tenants.filter(lacks).map(|(other, _)| Arc::clone(other)).collect();
-        for other in names {
-            self.stop(&other, cx);
-            // It is refused with the reason.
-            self.load(&other, cx);
+        let of_tenants = self.plugins.iter().filter(|(other, _)| tenant::of_plugin(other).is_some());
+        let lacking = of_tenants.filter_map(|(other, plugin)| {
+            let serving = plugin.active.as_ref().and_then(|active| lacks(other, &active.manifest));
+            let coming = plugin.candidate.as_ref().and_then(|coming| lacks(other, coming.stage.manifest()?));
+            (serving.is_some() || coming.is_some()).then(|| (Arc::clone(other), serving.is_some(), coming))
+        });
+        for (other, ends, coming) in lacking.collect::<Vec<_>>() {
+            if let Some(refusal) = coming {
+                self.refuse(&other, RefusedBy::KindOwner, refusal, cx);
+            }
+            if ends {
+                self.stop(&other, cx);
+                // It is refused with the reason.
+                self.load(&other, cx);
+            }
         }
+    }
+
+    /// Labels narrow all watches of a kind, so a tenant that reads all of its namespace would widen those of a plugin of the host's
+    /// namespace.
+    pub(super) fn cannot_watch(&self, name: &str, manifest: &Manifest) -> Option<Refusal> {
+        let tenant = tenant::of_plugin(name)?;
+        let narrows =
+            |(reader, scope): (&Arc<str>, &Scope)| tenant::of_plugin(reader).is_none() && !scope.labels.is_everything();
+        let is_narrowed = |kind: &Kind| self.informers.get(kind).is_some_and(|it| it.readers.iter().any(narrows));
+        let (kind, _) = manifest.scopes().find(|(kind, _)| is_narrowed(kind))?;
+        let message = format!(
+            "the host watches {kind} by labels, and the plugins of the tenant {tenant} would have it watch all of the namespace"
+        );
+        Some(Refusal::new("WatchedByLabels", message))
     }
 
     /// Plugins that were refused because of a kind's owner, and would not be now.
@@ -174,7 +213,8 @@ impl Lifecycle {
             plugin.refused.as_ref().filter(|refused| refused.by == RefusedBy::KindOwner)?;
             let manifest = &self.accepted(&plugin.offer.as_ref()?.digest)?.manifest;
             let manifest = manifest_of(name, manifest).ok()?;
-            self.cannot_own(name, &manifest, cx).is_none().then_some(())
+            let refusal = self.cannot_own(name, &manifest, cx).or_else(|| self.cannot_watch(name, &manifest));
+            refusal.is_none().then_some(())
         };
         self.plugins.keys().filter(|name| waits(name).is_some()).cloned().collect()
     }

@@ -15,6 +15,7 @@ use crate::permission::Permission;
 use crate::refusal::Refusal;
 use crate::rights::{Readable, Rights};
 use crate::scope::Scope;
+use crate::selector::Selector;
 use crate::service_account::ServiceAccount;
 use crate::tenant::TenantSource;
 use crate::webhook::Endpoint;
@@ -213,7 +214,7 @@ impl Stage {
 
 impl Plugin {
     /// Those of the version that serves and of the one that is coming up, once that is compiled.
-    pub fn manifests(&self) -> impl Iterator<Item = &Arc<Manifest>> {
+    fn manifests(&self) -> impl Iterator<Item = &Arc<Manifest>> {
         let coming = self.candidate.as_ref().and_then(|candidate| candidate.stage.manifest());
         self.active.as_ref().map(|active| &active.manifest).into_iter().chain(coming)
     }
@@ -297,6 +298,10 @@ impl Plugin {
     /// What it has the host watch: of kinds that its objects name, everything.
     fn watched(&self) -> BTreeMap<Kind, Scope> {
         let mut watched = self.scopes();
+        if self.tenant.is_some() {
+            // Other labels would have the watches of all others begin anew.
+            watched.values_mut().for_each(|scope| scope.labels = Selector::default());
+        }
         watched.extend(self.dynamic_kinds.keys().map(|kind| (kind.clone(), Scope::default())));
         watched
     }

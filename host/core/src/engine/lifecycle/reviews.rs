@@ -19,6 +19,7 @@ use crate::rights::{Readable, Review, Rights, within};
 use crate::scope::Scope;
 use crate::service_account::ServiceAccount;
 use crate::store::Change;
+use crate::tenant;
 use crate::watch::WatchError;
 use crate::write::WriteError;
 
@@ -30,6 +31,8 @@ const CHANGED_MS: u64 = 1_000;
 const SETTLED_MS: u64 = 10_000;
 /// Between two reviews of one kind, however often somebody changes bindings.
 const SPACING_MS: u64 = 3_000;
+/// The same of a tenant's plugins: others' reviews wait for theirs, and a tenant may change its bindings all the time.
+const TENANT_SPACING_MS: u64 = 15_000;
 /// Between two reviews when one has failed, doubled with each failure up to the most.
 const FAILED_MS: u64 = 5_000;
 const MOST_FAILED_MS: u64 = 300_000;
@@ -114,8 +117,9 @@ impl Plugin {
 
 impl Reviewed {
     /// When to ask after a change.
-    fn after_change(&self, changed_ms: u64) -> u64 {
-        (changed_ms + CHANGED_MS).max(self.sent_ms + SPACING_MS)
+    fn after_change(&self, changed_ms: u64, plugin: &str) -> u64 {
+        let spacing_ms = tenant::of_plugin(plugin).map_or(SPACING_MS, |_| TENANT_SPACING_MS);
+        (changed_ms + CHANGED_MS).max(self.sent_ms + spacing_ms)
     }
 }
 
@@ -219,7 +223,9 @@ impl Lifecycle {
                 let may_be_early = reviewed.readable.is_none() && readable != Readable::Everywhere;
                 (reviewed.readable, reviewed.failed, reviewed.failures) = (Some(readable), None, 0);
                 match reviewed.changed_ms {
-                    Some(changed_ms) if reviewed.sent_ms < changed_ms + CHANGED_MS => reviewed.after_change(changed_ms),
+                    Some(changed_ms) if reviewed.sent_ms < changed_ms + CHANGED_MS => {
+                        reviewed.after_change(changed_ms, &name)
+                    }
                     Some(changed_ms) if reviewed.sent_ms < changed_ms + SETTLED_MS => changed_ms + SETTLED_MS,
                     _ if may_be_early => now_ms + SETTLED_MS,
                     _ => now_ms + AGAIN_MS,
@@ -272,7 +278,7 @@ impl Lifecycle {
             for ((account, _), reviewed) in &mut plugin.reviews {
                 if is_concerned(account) {
                     reviewed.changed_ms = Some(now_ms);
-                    let due_ms = reviewed.after_change(now_ms);
+                    let due_ms = reviewed.after_change(now_ms, name);
                     reviewed.due_ms = Some(reviewed.due_ms.map_or(due_ms, |before_ms| before_ms.min(due_ms)));
                     changed.push(Arc::clone(name));
                 }

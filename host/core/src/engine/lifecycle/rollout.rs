@@ -182,6 +182,7 @@ impl Lifecycle {
             }
             *self.stage(name).expect("it was read above") = Stage::Listing { manifest };
             self.require(name, cx);
+            self.take_from_tenants(name, cx);
         }
         let Some(Stage::Listing { manifest }) = self.stage(name) else { return };
         let manifest = Arc::clone(manifest);
@@ -220,7 +221,7 @@ impl Lifecycle {
         if let Some(refusal) = self.named_elsewhere(name, cx) {
             return self.refuse(name, RefusedBy::NameOwner, refusal, cx);
         }
-        if let Some(refusal) = self.cannot_own(name, &manifest, cx) {
+        if let Some(refusal) = self.cannot_own(name, &manifest, cx).or_else(|| self.cannot_watch(name, &manifest)) {
             return self.refuse(name, RefusedBy::KindOwner, refusal, cx);
         }
         if let Some(refusal) = cannot_finalize(name, &manifest) {
@@ -237,7 +238,6 @@ impl Lifecycle {
         *self.stage(name).expect("its candidate was read above") =
             Stage::Registering { manifest, missing: missing.clone() };
         self.require(name, cx);
-        self.take_from_tenants(name, cx);
         self.release_shown_kinds(name, cx);
         self.serve_conversion(name, cx);
         for crd in &missing {

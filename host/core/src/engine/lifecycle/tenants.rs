@@ -2,10 +2,11 @@
 //! that the host needs rights in these namespaces alone. What a tenant's plugin may be is in `tenant.rs` and
 //! `manifest/tenant.rs`; here is which tenants there are, and how many plugins each may have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Lifecycle;
+use super::plugin::RefusedBy;
 use super::reviews::HOST_READER;
 use super::sources::Offered;
 use crate::engine::context::Context;
@@ -13,7 +14,7 @@ use crate::engine::message::Sender;
 use crate::event::Effect;
 use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
-use crate::object::Kind;
+use crate::object::{Kind, Object};
 use crate::observation::Observation;
 use crate::refusal::Refusal;
 use crate::scope::{Scope, Slice};
@@ -37,7 +38,15 @@ struct Tenant {
     is_listed: bool,
     /// It has had more plugins than it may.
     has_more: bool,
+    /// Bytes by which objects in its namespace have grown since they were counted.
+    grown_bytes: usize,
 }
+
+/// Bytes of the objects that the plugins of a tenant read, as JSON: some thousand Pods. The host keeps them in memory, which has no
+/// other bound than what the namespace may have.
+const MAX_BYTES: usize = 64 << 20;
+/// How much they grow before they are counted again.
+const COUNT_EACH: usize = 4 << 20;
 
 fn kind() -> Kind {
     Kind::new("v1", "Namespace")
@@ -83,6 +92,9 @@ impl Lifecycle {
 
     pub(super) fn on_namespace_change(&mut self, change: &Change, cx: &mut Context<'_>) {
         let (Some(object), Some(selector)) = (change.object(), &self.tenants.selector) else { return };
+        if !object.name.namespace.is_empty() {
+            return self.on_tenant_change(change, cx);
+        }
         // The host's own has its plugins, with other rights.
         if !is_namespace(&object.kind) || object.name.name == self.namespace {
             return;
@@ -103,6 +115,32 @@ impl Lifecycle {
             }
             (true, true) | (false, false) => {}
         }
+    }
+
+    /// An object in some namespace has changed. A tenant whose plugins read more than it may have reads nothing.
+    fn on_tenant_change(&mut self, change: &Change, cx: &mut Context<'_>) {
+        let Some(namespace) = change.object().map(|object| Arc::clone(&object.name.namespace)) else { return };
+        let Some(tenant) = self.tenants.by_namespace.get_mut(&namespace) else { return };
+        let bytes = |side: &Option<Arc<Object>>| side.as_ref().map_or(0, |object| object.json().len());
+        tenant.grown_bytes += bytes(&change.after).saturating_sub(bytes(&change.before));
+        if tenant.grown_bytes < COUNT_EACH {
+            return;
+        }
+        tenant.grown_bytes = 0;
+        let of_tenant = self.plugins.iter().filter(|(name, _)| tenant::of_plugin(name) == Some(&*namespace));
+        let kinds: BTreeSet<&Kind> =
+            of_tenant.clone().flat_map(|(_, plugin)| plugin.requirements.kinds.keys()).collect();
+        let (snapshot, all) = (cx.store.snapshot(), Selector::default());
+        let objects = kinds.into_iter().flat_map(|kind| snapshot.list(kind, Some(&namespace), &all));
+        if objects.map(|object| object.json().len()).sum::<usize>() <= MAX_BYTES {
+            return;
+        }
+        let names: Vec<Arc<str>> = of_tenant.map(|(name, _)| Arc::clone(name)).collect();
+        for name in names {
+            self.stop(&name, cx);
+            self.refuse(&name, RefusedBy::Component, too_many_bytes(&namespace), cx);
+        }
+        self.sync_dirty(cx);
     }
 
     /// The namespaces may be listed.
@@ -149,6 +187,15 @@ impl Lifecycle {
     }
 }
 
+fn too_many_bytes(namespace: &str) -> Refusal {
+    let message = format!(
+        "the objects that the plugins of the tenant {namespace} read have more than {} MiB together: delete some, or read fewer \
+         kinds; then change the ConfigMap",
+        MAX_BYTES >> 20
+    );
+    Refusal::new("TooManyBytes", message)
+}
+
 fn refuse(source: &TenantSource, cx: &mut Context<'_>) {
     let (plugin, refusal) = (tenant::plugin_of(&source.source()), source.too_many());
     if let Some(about) = source.object() {
@@ -156,5 +203,6 @@ fn refuse(source: &TenantSource, cx: &mut Context<'_>) {
         let record = EventRecord { warning: true, reason: refusal.reason.to_owned(), note: refusal.message.clone() };
         cx.record(by, &Arc::new(about), record);
     }
-    cx.observe(Observation::Refused { plugin, refusal });
+    // Names of what is no plugin would be series of metrics without end.
+    cx.observe(Observation::Refused { plugin: tenant::share(&plugin), refusal });
 }
