@@ -13,10 +13,11 @@ use serde_json::Value;
 The host registers the definition of Plugins by itself when it starts. Apply it beforehand if the host lacks the right to:
       mortise crd | kubectl apply --server-side -f -
 
-It registers those of plugins in its own namespace too, and none of a tenant's plugin. Apply them for tenants:
+It registers the CustomResourceDefinitions of plugins in its own namespace too, and none of a tenant's. Apply these for
+tenants:
       mortise crd podset.wasm | kubectl apply --server-side -f -")]
 pub struct CrdArgs {
-    /// A plugin whose definitions are printed instead
+    /// A plugin whose CustomResourceDefinitions are printed instead
     #[arg(value_name = "FILE.wasm")]
     file: Option<PathBuf>,
     /// Name of the plugin in the cluster [default: the file's name]

@@ -28,6 +28,10 @@ pub struct PodSetSpec {
     /// The template of each Pod; one busybox container that sleeps unless given.
     #[serde(default)]
     pub template: Option<PodTemplate>,
+    /// What the Pods are for. The field comes with the feature `next`, as in a later version of the kind.
+    #[cfg(feature = "next")]
+    #[serde(default)]
+    pub purpose: Option<String>,
 }
 
 /// The last observed state of a PodSet.

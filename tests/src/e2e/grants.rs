@@ -70,6 +70,7 @@ fn g10_a_plugin_with_an_identity_serves_with_the_grants_that_are_printed_for_it(
     start_restricted_with(&mut world, &["--require-service-account"]);
     world.offer("podset", &built("plugins/podset.wasm"));
     world.kubectl(&["create", "serviceaccount", "podset", "-n", HOST_NAMESPACE]);
+    world.wait_condition("podset", "Ready", "False", "NoServiceAccount");
     plugin(&world, "podset", &json!({"serviceAccountName": "podset"}));
     world.wait_condition("podset", "Ready", "False", "NotGranted");
     let why = message(&world, "podset", "Permitted");

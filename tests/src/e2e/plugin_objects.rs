@@ -129,11 +129,20 @@ fn a_plugin_is_delivered_updated_rolled_back_suspended_and_pruned_from_a_kustomi
 
     git.deliver(&world, &second, &json!({}));
     wait_serving(&mut world, &second_digest);
+    // The second version has one more optional field, which objects use.
+    let purpose = |world: &World| world.kubectl_here(&["get", "podset/kept", "-o", "jsonpath={.spec.purpose}"]);
+    world.kubectl_here(&["patch", "podset/kept", "--type=merge", "-p", r#"{"spec": {"purpose": "web"}}"#]);
+    assert_eq!(purpose(&world), "web");
     let after = sources(&world);
     assert!(after.len() == 1 && after != before, "the old source is pruned: {after:?}");
     git.deliver(&world, &first, &json!({}));
     wait_serving(&mut world, &first_digest);
     assert_eq!(sources(&world), before);
+    assert_eq!(purpose(&world), "web", "the definition stays the wider one");
+    world.kubectl_here(&["scale", "podset/kept", "--replicas=1"]);
+    wait_replicas(&world, "1");
+    world.kubectl_here(&["scale", "podset/kept", "--replicas=2"]);
+    wait_replicas(&world, "2");
 
     git.deliver(&world, &first, &json!({"suspend": true}));
     world.wait_condition("podset", "Ready", "False", "Suspended");

@@ -194,7 +194,7 @@ impl Lifecycle {
     fn established(&self, plugin: &Plugin) -> Condition {
         match self.not_served(plugin).filter(|_| plugin.tenant.is_some()) {
             Some(why) => {
-                let apply = "`mortise crd FILE.wasm` prints those of the plugin, for an administrator to apply";
+                let apply = "`mortise crd FILE.wasm` prints the plugin's CustomResourceDefinitions, for an administrator to apply";
                 no("Established", "NotServed", format!("{why} {apply}"))
             }
             None => established(plugin),
