@@ -324,7 +324,9 @@ fn g11_a_tenant_whose_objects_would_fill_the_hosts_memory_reads_nothing_until_it
 fn g11_a_tenant_neither_widens_what_the_host_watches_by_labels_nor_has_it_begin_anew() {
     let reading = |labels: Option<&str>, primary: &str| {
         let mut read = json!({"apiVersion": "v1", "kind": "Secret"});
-        labels.map(|labels| read["labels"] = json!(labels));
+        if let Some(labels) = labels {
+            read["labels"] = json!(labels);
+        }
         let manifest = json!({
             "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "any",
             "controllers": [{"for": {"apiVersion": "example.com/v1", "kind": primary}, "reads": [read]}],
@@ -351,7 +353,7 @@ fn g11_a_tenant_neither_widens_what_the_host_watches_by_labels_nor_has_it_begin_
 }
 
 #[test]
-fn l2_a_version_that_serves_goes_on_when_only_a_newer_one_needs_the_kind_that_the_host_takes() {
+fn l2_a_version_serves_on_when_only_a_newer_one_needs_the_kind_that_the_host_takes() {
     let mut alone = Alone::with_tenants(&["team-a"]);
     alone.tenant_serves("team-a", "web", "1", "Web");
     alone.tenant_offers("team-a", "web", "2");
