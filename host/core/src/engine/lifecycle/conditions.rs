@@ -145,7 +145,7 @@ impl Lifecycle {
     }
 
     fn permitted(&self, plugin: &Plugin) -> Condition {
-        if let Some(Refused { by: RefusedBy::Rights, refusal }) = &plugin.refused {
+        if let Some(Refused { by: RefusedBy::Rights | RefusedBy::Bytes, refusal }) = &plugin.refused {
             return no(PERMITTED, refusal.reason, refusal.message.clone());
         }
         if let Some((permission, message)) = plugin.denied.iter().next() {
@@ -293,7 +293,8 @@ fn starting(plugin: &Plugin) -> String {
 }
 
 fn established(plugin: &Plugin) -> Condition {
-    let is_here = |refused: &&Refused| !matches!(refused.by, RefusedBy::Component | RefusedBy::Rights);
+    let is_elsewhere = |by| matches!(by, RefusedBy::Component | RefusedBy::Rights | RefusedBy::Bytes);
+    let is_here = |refused: &&Refused| !is_elsewhere(refused.by);
     if let Some(refused) = plugin.refused.as_ref().filter(is_here) {
         return no("Established", refused.refusal.reason, refused.refusal.message.clone());
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::dynamic_kinds::{DynamicKind, NamedKinds};
 use super::kind_ownership::{KindOwnership, edges};
 use super::requirements::Requirements;
+use super::timers::{BYTES_RETRY_MS, REFUSED_RETRY_MS};
 use crate::component::{Offer, Version};
 use crate::expectation::Expectation;
 use crate::grants::Names;
@@ -82,6 +83,8 @@ pub(super) enum RefusedBy {
     Rights,
     /// A CRD in the cluster: periodically, since a person has to change it.
     Definition,
+    /// The objects of its tenant: now and then, since somebody has to delete some, and they are listed to see that.
+    Bytes,
 }
 
 /// A version that is coming up.
@@ -183,9 +186,13 @@ pub(super) enum Conversion {
 }
 
 impl RefusedBy {
-    /// Whether the reason may end without an event.
-    pub fn is_retried(self) -> bool {
-        matches!(self, Self::NameOwner | Self::Definition)
+    /// After which time it is tried again, if the reason may end without an event.
+    pub fn retry_ms(self) -> Option<u64> {
+        match self {
+            Self::NameOwner | Self::Definition => Some(REFUSED_RETRY_MS),
+            Self::Bytes => Some(BYTES_RETRY_MS),
+            Self::Component | Self::KindOwner | Self::Rights => None,
+        }
     }
 }
 

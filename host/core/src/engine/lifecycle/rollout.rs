@@ -10,7 +10,7 @@ use super::plugin::{Active, Candidate, Plugin, Refused, RefusedBy, Stage};
 use super::requirements::Requirements;
 use super::reviews::sees_some;
 use super::tenants::manifest_of;
-use super::timers::{REFUSED_RETRY_MS, Timer};
+use super::timers::Timer;
 use crate::component::{Compiled, Offer, Version};
 use crate::digest::Digest;
 use crate::engine::context::Context;
@@ -97,6 +97,10 @@ impl Lifecycle {
         let Some(version) = plugin.offer.as_ref().map(Offer::version) else { return };
         plugin.refused = None;
         plugin.candidate = None;
+        if let Some(refusal) = self.has_too_many_bytes(name, cx) {
+            return self.refuse(name, RefusedBy::Bytes, refusal, cx);
+        }
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
         if plugin.active.as_ref().is_none_or(|active| active.version != version) {
             let digest = version.digest.clone();
             let (stage, since_ms) = (Stage::Compiling, cx.now.mono_ms);
@@ -104,8 +108,10 @@ impl Lifecycle {
             if !self.components.contains_key(&digest) && !cx.draining {
                 let component = Component { state: ComponentState::Compiling, users: BTreeSet::new() };
                 self.components.insert(digest.clone(), component);
-                cx.effects.push(Effect::Compile(digest));
+                cx.effects.push(Effect::Compile(digest.clone()));
             }
+            // An offer that was not loaded before requires its component already.
+            self.components.get_mut(&digest).map(|component| component.users.insert(Arc::clone(name)));
             self.advance(name, cx);
         }
         self.serve_conversion(name, cx);
@@ -145,7 +151,7 @@ impl Lifecycle {
     /// The reason of a refusal may have ended without an event.
     pub(super) fn retry_refused(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let refused = self.plugins.get(name).and_then(|plugin| plugin.refused.as_ref());
-        if refused.is_some_and(|refused| refused.by.is_retried()) && !cx.draining {
+        if refused.is_some_and(|refused| refused.by.retry_ms().is_some()) && !cx.draining {
             self.load(name, cx);
         }
     }
@@ -156,8 +162,8 @@ impl Lifecycle {
         plugin.refused = Some(Refused { by, refusal: refusal.clone() });
         let is_new = plugin.observed.replace(refusal.clone()).as_ref() != Some(&refusal);
         self.release_shown_kinds(name, cx);
-        if by.is_retried() {
-            self.arm(REFUSED_RETRY_MS, Timer::Refused(Arc::clone(name)), cx);
+        if let Some(retry_ms) = by.retry_ms() {
+            self.arm(retry_ms, Timer::Refused(Arc::clone(name)), cx);
         }
         if is_new {
             cx.observe(Observation::Refused { plugin: Arc::clone(name), refusal });

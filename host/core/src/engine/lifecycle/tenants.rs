@@ -9,6 +9,7 @@ use super::Lifecycle;
 use super::plugin::RefusedBy;
 use super::reviews::HOST_READER;
 use super::sources::Offered;
+use super::timers::BYTES_RETRY_MS;
 use crate::engine::context::Context;
 use crate::engine::message::Sender;
 use crate::event::Effect;
@@ -40,6 +41,8 @@ struct Tenant {
     has_more: bool,
     /// Bytes by which objects in its namespace have grown since they were counted.
     grown_bytes: usize,
+    /// Its plugins read nothing before: they have read too much.
+    reads_from_ms: u64,
 }
 
 /// Bytes of the objects that the plugins of a tenant read, as JSON: some thousand Pods. The host keeps them in memory, which has no
@@ -136,11 +139,22 @@ impl Lifecycle {
             return;
         }
         let names: Vec<Arc<str>> = of_tenant.map(|(name, _)| Arc::clone(name)).collect();
+        if let Some(tenant) = self.tenants.by_namespace.get_mut(&namespace) {
+            tenant.reads_from_ms = cx.now.mono_ms + BYTES_RETRY_MS;
+        }
         for name in names {
-            self.stop(&name, cx);
-            self.refuse(&name, RefusedBy::Component, too_many_bytes(&namespace), cx);
+            if self.plugins.get(&name).is_some_and(|plugin| plugin.active.is_some()) {
+                self.stop(&name, cx);
+            }
+            self.refuse(&name, RefusedBy::Bytes, too_many_bytes(&namespace), cx);
         }
         self.sync_dirty(cx);
+    }
+
+    pub(super) fn has_too_many_bytes(&self, plugin: &str, cx: &Context<'_>) -> Option<Refusal> {
+        let namespace = tenant::of_plugin(plugin)?;
+        let tenant = self.tenants.by_namespace.get(namespace)?;
+        (cx.now.mono_ms < tenant.reads_from_ms).then(|| too_many_bytes(namespace))
     }
 
     /// The namespaces may be listed.
@@ -190,7 +204,7 @@ impl Lifecycle {
 fn too_many_bytes(namespace: &str) -> Refusal {
     let message = format!(
         "the objects that the plugins of the tenant {namespace} read have more than {} MiB together: delete some, or read fewer \
-         kinds; then change the ConfigMap",
+         kinds. It is tried again every ten minutes",
         MAX_BYTES >> 20
     );
     Refusal::new("TooManyBytes", message)

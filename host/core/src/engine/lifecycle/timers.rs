@@ -8,6 +8,8 @@ pub(super) const CRD_RETRY_MS: u64 = 3_000;
 /// The retry delay of a version that the cluster's state keeps from serving. A person who changes that state should see
 /// the effect while watching.
 pub(super) const REFUSED_RETRY_MS: u64 = 15_000;
+/// The same of a tenant with too many bytes, of which each retry lists as many as it may have.
+pub(super) const BYTES_RETRY_MS: u64 = 600_000;
 
 /// What is due, by plugin.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -318,6 +318,15 @@ fn g11_a_tenant_whose_objects_would_fill_the_hosts_memory_reads_nothing_until_it
     assert_eq!(alone.ready("team-b.podset"), "True Serving", "another tenant has its own");
     let scope = alone.lifecycle.informers[&kind("ConfigMap")].scope();
     assert_eq!(scope.to_string(), "in the namespace team-b", "its watches end, and so does what they show");
+    alone.tenant_offers("team-a", "podset", "2");
+    alone.tenant_offers("team-a", "another", "2");
+    alone.log();
+    alone.pass(599_000);
+    assert!(!alone.log().contains(&"watch ConfigMap".to_owned()));
+    alone.pass(1_000);
+    alone.compiled("2", compiled("PodSet", &[]));
+    let log = alone.log();
+    assert!(log.contains(&"watch ConfigMap".to_owned()), "{log:?}: somebody may have deleted some");
 }
 
 #[test]
