@@ -90,6 +90,8 @@ fn protected_group(crd: &RawCrd) -> Option<String> {
 pub(super) fn parse(index: usize, body: &str) -> Result<CustomResource, Refusal> {
     let place = format!("customResources[{index}]");
     let crd: RawCrd = serde_json::from_str(body).or_else(|error| refuse(format!("{place}: {error}")))?;
+    // What is left out above is registered too: a number that no JSON number can hold would fail only then.
+    serde_json::from_str::<serde_json::Value>(body).or_else(|error| refuse(format!("{place}: {error}")))?;
     if !body.starts_with('{') {
         return refuse(format!("{place}: it is not a JSON object"));
     }

@@ -257,6 +257,13 @@ fn invalid_custom_resources_are_refused_with_their_place() {
 }
 
 #[test]
+fn a_number_in_a_custom_resource_that_cannot_be_registered_is_refused_with_its_place() {
+    let manifest = with("/customResources/0/spec/versions/0/x", json!("A NUMBER")).to_string();
+    let refusal = Manifest::parse(&manifest.replace("\"A NUMBER\"", "1e999")).unwrap_err();
+    assert!(refusal.message.contains("customResources[0]: number out of range"), "{}", refusal.message);
+}
+
+#[test]
 fn built_in_kinds_are_recognised_by_their_group() {
     let is_builtin = |api_version: &str, kind: &str| {
         let manifest = with("/controllers/0/for", json!({"apiVersion": api_version, "kind": kind}));
