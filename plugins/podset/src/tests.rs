@@ -6,7 +6,13 @@ use mortise_sdk::{Json, Outcome, Value, json};
 use super::{PLUGIN, PodSet, PodSetSpec};
 
 fn example(replicas: i32) -> PodSet {
-    PodSet::new("example-podset", PodSetSpec { replicas, template: None })
+    let spec = PodSetSpec {
+        replicas,
+        template: None,
+        #[cfg(feature = "next")]
+        purpose: None,
+    };
+    PodSet::new("example-podset", spec)
 }
 
 fn pod(phase: &str) -> Value {
