@@ -217,7 +217,7 @@ fn a_full_queue_returns_the_job_and_names_the_plugin_and_the_bound() {
     let full: Vec<QueueFull> = queue.push(fits.chain(others).collect());
     let [QueueFull(Job { work: Work::Reconcile(call), .. })] = &*full else { panic!("{full:?}") };
     assert_eq!(call.id, CallId(7_777));
-    assert_eq!(full[0].to_string(), "1024 calls of the plugin \"thing\" are queued, which is the maximum");
+    assert_eq!(full[0].to_string(), "1024 calls of thing are queued, which is the maximum");
 }
 
 #[test]
