@@ -89,9 +89,7 @@ impl Informer {
         let wanted = self.wanted();
         let is_replaced = |place: &Option<Arc<str>>| {
             let overlapping = wanted.iter().filter(|other| place.is_none() || other.is_none() || *other == place);
-            // One that is denied or gone has no readers who wait for it (R5).
-            let replaces = |watch: &Watch| watch.listed || watch.is_denied_or_gone();
-            overlapping.into_iter().all(|other| self.watches.get(other).is_some_and(replaces))
+            overlapping.into_iter().all(|other| self.watches.get(other).is_some_and(|watch| watch.listed))
         };
         let is_needless = |(place, watch): &(&Option<Arc<str>>, &Watch)| {
             !wanted.contains(*place) && (!watch.serves || is_replaced(place))
