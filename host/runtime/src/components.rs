@@ -15,6 +15,7 @@ use anyhow::Context;
 use mortise_core::digest::Digest;
 use mortise_core::event::Event;
 use mortise_core::refusal::Refusal;
+use mortise_core::tenant::MAX_PLUGINS;
 use mortise_kube::client::ApiServer;
 use mortise_source::Origin;
 use mortise_wasm::compile::COMPILERS;
@@ -46,7 +47,8 @@ pub(crate) struct Components {
 #[derive(Debug)]
 struct Known {
     /// Where it was found: the newest last, and those of tenants first. The last one is read; one that has it no more is
-    /// removed, so that a tenant that has the component of another plugin too, and loses it, delays nobody.
+    /// removed, so that a tenant that has the component of another plugin too, and loses it, delays nobody. Of a tenant no
+    /// more than it may have plugins: the names of its ConfigMaps have no end.
     origins: Vec<Origin>,
     stage: Stage,
 }
@@ -182,9 +184,14 @@ impl Known {
 
     fn found(&mut self, origin: Origin) {
         self.origins.retain(|known| *known != origin);
+        let Origin::Tenant(name) = &origin else { return self.origins.push(origin) };
+        let is_same_tenants = |known: &Origin| matches!(known, Origin::Tenant(other) if other.namespace == name.namespace);
+        if self.origins.iter().filter(|known| is_same_tenants(known)).count() == MAX_PLUGINS {
+            let oldest = self.origins.iter().position(is_same_tenants);
+            oldest.map(|oldest| self.origins.remove(oldest));
+        }
         let of_tenants = self.origins.partition_point(|known| matches!(known, Origin::Tenant(_)));
-        let at = if matches!(origin, Origin::Tenant(_)) { of_tenants } else { self.origins.len() };
-        self.origins.insert(at, origin);
+        self.origins.insert(of_tenants, origin);
     }
 
     /// Removes an origin that has it no more. Whether there is no other.

@@ -250,3 +250,16 @@ fn g11_what_the_host_offers_too_waits_no_longer_in_the_turn_of_tenants() {
     assert_eq!(*bench.components.known[&digest("shared")].origin(), file("there"), "the host's stays the first");
     assert!(bench.end("shared") && bench.end("first"));
 }
+
+#[test]
+fn g11_a_tenant_that_renames_its_config_map_a_hundred_times_is_remembered_by_the_newest_and_others_keep_theirs() {
+    let mut bench = Bench::new();
+    let offer = |bench: &mut Bench, origin| bench.components.offered(digest("shared"), origin);
+    offer(&mut bench, tenants("team-b", "only"));
+    offer(&mut bench, file("own"));
+    (0..100).for_each(|number| offer(&mut bench, tenants("team-a", &number.to_string())));
+    let origins = &bench.components.known[&digest("shared")].origins;
+    assert_eq!(origins.len(), MAX_PLUGINS + 2);
+    assert_eq!(origins[..2], [tenants("team-b", "only"), tenants("team-a", "84")]);
+    assert_eq!(origins[MAX_PLUGINS..], [tenants("team-a", "99"), file("own")]);
+}
