@@ -185,7 +185,8 @@ impl Known {
     fn found(&mut self, origin: Origin) {
         self.origins.retain(|known| *known != origin);
         let Origin::Tenant(name) = &origin else { return self.origins.push(origin) };
-        let is_same_tenants = |known: &Origin| matches!(known, Origin::Tenant(other) if other.namespace == name.namespace);
+        let is_same_tenants =
+            |known: &Origin| matches!(known, Origin::Tenant(other) if other.namespace == name.namespace);
         if self.origins.iter().filter(|known| is_same_tenants(known)).count() == MAX_PLUGINS {
             let oldest = self.origins.iter().position(is_same_tenants);
             oldest.map(|oldest| self.origins.remove(oldest));

@@ -97,7 +97,7 @@ impl Lifecycle {
             let identity = account.map_or_else(|| "host".to_owned(), ToString::to_string);
             insert("identity", json!(identity));
         }
-        if let Some(offer) = &plugin.offer {
+        if let Some(offer) = &plugin.read {
             let config = digest::of(offer.config.as_bytes());
             let observed = json!({
                 "digest": &*offer.digest.0, "configDigest": &*config.0, "sourceVersion": &*offer.source_version,

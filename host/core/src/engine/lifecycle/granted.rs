@@ -52,19 +52,40 @@ impl Lifecycle {
         let grants = spec.map(|spec| Arc::clone(&spec.grants)).unwrap_or_default();
         let has_account = tenant::of_plugin(name).is_some() || spec.is_some_and(|spec| spec.service_account.is_some());
         let service_account = active.version.service_account.clone().filter(|_| has_account);
-        let granted = Version { grants, service_account, ..active.version.clone() };
+        let namespaces = match tenant::of_plugin(name) {
+            Some(_) => active.version.namespaces.clone(),
+            None => spec.and_then(|spec| spec.namespaces.clone()),
+        };
+        let granted = Version { grants, service_account, namespaces, ..active.version.clone() };
         if self.refusal_for_rights(name, &granted, &active.manifest, &active.foreign).is_some() {
             return self.stop(name, cx);
         }
         let Some(active) = self.plugins.get_mut(name).and_then(|plugin| plugin.active.as_mut()) else { return };
-        if active.version.grants == granted.grants {
+        if (&active.version.grants, &active.version.namespaces) == (&granted.grants, &granted.namespaces) {
             return;
         }
-        active.version.grants = granted.grants;
+        (active.version.grants, active.version.namespaces) = (granted.grants, granted.namespaces);
         let version = Version { rights: active.rights.clone(), ..active.version.clone() };
         let manifest = Arc::clone(&active.manifest);
         cx.notify_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
         self.serve_admission(name, cx);
+    }
+
+    /// The version that serves acts as somebody whom the Plugin object names no more, and none comes up to replace it.
+    pub(super) fn end_former_account(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        if self.has_former_account(name) {
+            self.stop(name, cx);
+        }
+    }
+
+    /// As above: the version that comes up may read nothing.
+    pub(super) fn end_account_of_blind(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        let Some(plugin) = self.plugins.get(name) else { return };
+        let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.version.service_account.as_ref());
+        let mut reviews = plugin.reviews.iter().filter(|((account, _), _)| Some(account) == coming);
+        if reviews.all(|(_, reviewed)| reviewed.is_settled) {
+            self.end_former_account(name, cx);
+        }
     }
 
     /// A definition of the plugin was registered: whom it was made for may have changed while the plugin serves.

@@ -53,10 +53,17 @@ impl Lifecycle {
     /// it.
     pub(super) fn give_way(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.remove(name) else { return };
-        let (offer, unreadable, tenant) = (plugin.offer.clone(), plugin.unreadable.clone(), plugin.tenant.clone());
-        let suspended = plugin.suspended;
+        let Plugin { offer, read, unreadable, tenant, suspended, .. } = &plugin;
+        let known = Plugin {
+            offer: offer.clone(),
+            read: read.clone(),
+            unreadable: unreadable.clone(),
+            tenant: tenant.clone(),
+            suspended: *suspended,
+            ..Plugin::default()
+        };
         self.withdraw(name, plugin, cx);
-        self.plugins.insert(Arc::clone(name), Plugin { offer, unreadable, tenant, suspended, ..Plugin::default() });
+        self.plugins.insert(Arc::clone(name), known);
         self.load(name, cx);
     }
 

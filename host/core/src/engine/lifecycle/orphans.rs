@@ -15,7 +15,6 @@ use crate::expectation::Expectation;
 use crate::object::Object;
 use crate::plugin_object;
 use crate::selector::Selector;
-use crate::tenant;
 use crate::well_known::HOST_NAMESPACE_LABEL;
 use crate::write::{WriteError, WriteOp, Written};
 
@@ -69,11 +68,8 @@ impl Lifecycle {
         let target = plugin_object::of(name);
         // What a person made, a person deletes.
         let is_of_this_host = |live: &Object| live.label(HOST_NAMESPACE_LABEL) == Some(&*self.namespace);
-        // What an administrator wants of a tenant's plugin outlives what the tenant does with its ConfigMap.
-        let is_bounded = |live: &Object| tenant::of_plugin(name).is_some() && plugin_object::wants_something(live);
-        let is_orphan = |live: &&Arc<Object>| {
-            is_of_this_host(live) && !is_bounded(live) && !live.deleting && !self.plugins.contains_key(name)
-        };
+        let is_orphan =
+            |live: &&Arc<Object>| is_of_this_host(live) && !live.deleting && !self.plugins.contains_key(name);
         let Some(live) = snapshot.get(&target.kind, &target.name).filter(is_orphan) else {
             if self.orphans.get(name).is_some_and(|orphan| !orphan.in_flight) {
                 self.orphans.remove(name);

@@ -25,6 +25,8 @@ use crate::write::WriteError;
 #[derive(Debug, Default)]
 pub(super) struct Plugin {
     pub offer: Option<Offer>,
+    /// What was read of the source last, whether it may serve or not.
+    pub read: Option<Offer>,
     /// A source has something of this name that cannot be read.
     pub unreadable: Option<(Arc<str>, Refusal)>,
     /// The ConfigMap of a tenant's plugin.
@@ -145,6 +147,8 @@ pub(super) struct Reviewed {
     /// The review whose answer is awaited. Any other answer is an earlier one.
     pub in_flight: Option<u64>,
     pub sent_ms: u64,
+    /// The answer is not that of an API server which has not seen a change yet.
+    pub is_settled: bool,
     /// When a role or a binding changed last that may concern it.
     pub changed_ms: Option<u64>,
     /// When it is asked again.

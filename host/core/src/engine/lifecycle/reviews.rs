@@ -222,14 +222,16 @@ impl Lifecycle {
                 // Roles are often applied together with the Plugin, and the API server may not know them yet.
                 let may_be_early = reviewed.readable.is_none() && readable != Readable::Everywhere;
                 (reviewed.readable, reviewed.failed, reviewed.failures) = (Some(readable), None, 0);
-                match reviewed.changed_ms {
+                let due_ms = match reviewed.changed_ms {
                     Some(changed_ms) if reviewed.sent_ms < changed_ms + CHANGED_MS => {
                         reviewed.after_change(changed_ms, &name)
                     }
                     Some(changed_ms) if reviewed.sent_ms < changed_ms + SETTLED_MS => changed_ms + SETTLED_MS,
                     _ if may_be_early => now_ms + SETTLED_MS,
                     _ => now_ms + AGAIN_MS,
-                }
+                };
+                reviewed.is_settled = due_ms == now_ms + AGAIN_MS;
+                due_ms
             }
             Err(error) => {
                 reviewed.failed = Some(error);
@@ -277,7 +279,7 @@ impl Lifecycle {
             let is_concerned = |account: &ServiceAccount| concerned.iter().any(|subject| subject.has(account));
             for ((account, _), reviewed) in &mut plugin.reviews {
                 if is_concerned(account) {
-                    reviewed.changed_ms = Some(now_ms);
+                    (reviewed.changed_ms, reviewed.is_settled) = (Some(now_ms), false);
                     let due_ms = reviewed.after_change(now_ms, name);
                     reviewed.due_ms = Some(reviewed.due_ms.map_or(due_ms, |before_ms| before_ms.min(due_ms)));
                     changed.push(Arc::clone(name));

@@ -24,6 +24,7 @@ use crate::observation::Observation;
 use crate::refusal::Refusal;
 use crate::rights::Rights;
 use crate::scope::Scope;
+use crate::tenant::TenantSource;
 
 impl Lifecycle {
     pub(super) fn take_offer(&mut self, name: &Arc<str>, offer: Offer, cx: &mut Context<'_>) {
@@ -33,6 +34,7 @@ impl Lifecycle {
         }
         let is_same_version = plugin.offer.as_ref().is_some_and(|known| known.version() == offer.version());
         plugin.tenant.clone_from(&offer.tenant);
+        plugin.read = Some(offer.clone());
         plugin.offer = Some(offer);
         plugin.unreadable = None;
         if is_same_version {
@@ -47,6 +49,7 @@ impl Lifecycle {
         name: &Arc<str>,
         source: Arc<str>,
         refusal: Refusal,
+        tenant: Option<Arc<TenantSource>>,
         cx: &mut Context<'_>,
     ) {
         let plugin = self.plugins.entry(Arc::clone(name)).or_default();
@@ -57,6 +60,8 @@ impl Lifecycle {
         plugin.unreadable = Some(unreadable);
         plugin.candidate = None;
         plugin.offer = None;
+        plugin.tenant = tenant;
+        self.end_former_account(name, cx);
         self.release_shown_kinds(name, cx);
         self.serve_conversion(name, cx);
         self.mark_dirty(name);
@@ -160,6 +165,8 @@ impl Lifecycle {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         plugin.candidate = None;
         plugin.refused = Some(Refused { by, refusal: refusal.clone() });
+        self.end_former_account(name, cx);
+        let Some(plugin) = self.plugins.get_mut(name) else { return };
         let is_new = plugin.observed.replace(refusal.clone()).as_ref() != Some(&refusal);
         self.release_shown_kinds(name, cx);
         if let Some(retry_ms) = by.retry_ms() {
@@ -198,7 +205,10 @@ impl Lifecycle {
         let scopes: Vec<(Kind, Scope)> = manifest.scopes().collect();
         let plugin = self.plugins.get(name).and_then(|plugin| Some((plugin, plugin.candidate.as_ref()?)));
         let rights = plugin.and_then(|(plugin, candidate)| plugin.rights(&candidate.version, &manifest));
-        let Some(rights) = rights.filter(|rights| sees_some(rights.as_deref(), &scopes)) else { return };
+        let Some(rights) = rights else { return };
+        if !sees_some(rights.as_deref(), &scopes) {
+            return self.end_account_of_blind(name, cx);
+        }
         match self.named_elsewhere(name, cx) {
             Some(refusal) => self.refuse(name, RefusedBy::NameOwner, refusal, cx),
             None => self.activate(name, manifest, rights, cx),

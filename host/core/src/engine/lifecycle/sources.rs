@@ -36,6 +36,8 @@ pub(super) struct Sources {
 enum Resolved {
     Offer(Offer),
     Unreadable(Arc<str>, Refusal, Option<Arc<TenantSource>>),
+    /// It has another digest than may serve.
+    Mismatch(Offer, Refusal),
     /// Its source may still be listed.
     Unknown,
     NoPlugin,
@@ -115,27 +117,32 @@ impl Sources {
 /// The offer of a source as a Plugin object wants it.
 fn wanted(name: &Arc<str>, offer: &Offer, spec: Option<&Spec>, namespace: &Arc<str>) -> Resolved {
     let mut offer = Offer { name: Arc::clone(name), ..offer.clone() };
-    if let Some(pin) = spec.and_then(|spec| spec.digest.as_ref()).filter(|pin| **pin != offer.digest) {
-        let message = format!(
-            "{} holds {}, and spec.digest of the Plugin {name} lets {pin} serve alone: change one of the two",
-            offer.source, offer.digest
-        );
-        return Resolved::Unreadable(offer.source, Refusal::new("DigestMismatch", message), offer.tenant);
-    }
     if let Some(config) = spec.and_then(|spec| spec.config.as_ref()) {
         offer.config = Arc::clone(config);
     }
     offer.grants = spec.map(|spec| Arc::clone(&spec.grants)).unwrap_or_default();
-    let account = spec.and_then(|spec| spec.service_account.as_ref());
-    if let Some(tenant) = &offer.tenant {
-        offer.namespaces = Some(tenant.namespaces());
-        offer.service_account = Some(Arc::new(tenant.account(account)));
-    } else {
-        let of_host = |name: &Arc<str>| ServiceAccount { namespace: Arc::clone(namespace), name: Arc::clone(name) };
-        offer.namespaces = spec.and_then(|spec| spec.namespaces.clone());
-        offer.service_account = account.map(|name| Arc::new(of_host(name)));
+    offer.namespaces = match &offer.tenant {
+        Some(tenant) => Some(tenant.namespaces()),
+        None => spec.and_then(|spec| spec.namespaces.clone()),
+    };
+    offer.service_account = account(offer.tenant.as_deref(), spec, namespace);
+    match spec.and_then(|spec| spec.digest.as_ref()).filter(|pin| **pin != offer.digest) {
+        Some(pin) => {
+            let message = format!(
+                "{} holds {}, and spec.digest of the Plugin {name} lets {pin} serve alone: change one of the two",
+                offer.source, offer.digest
+            );
+            Resolved::Mismatch(offer, Refusal::new("DigestMismatch", message))
+        }
+        None => Resolved::Offer(offer),
     }
-    Resolved::Offer(offer)
+}
+
+/// Whom a plugin acts as.
+fn account(tenant: Option<&TenantSource>, spec: Option<&Spec>, namespace: &Arc<str>) -> Option<Arc<ServiceAccount>> {
+    let named = spec.and_then(|spec| spec.service_account.as_ref());
+    let of_host = |name: &Arc<str>| ServiceAccount { namespace: Arc::clone(namespace), name: Arc::clone(name) };
+    tenant.map(|tenant| tenant.account(named)).or_else(|| named.map(of_host)).map(Arc::new)
 }
 
 /// Whether a Plugin object's name can be a plugin's: it is in labels and field managers. That of a tenant's has one dot.
@@ -226,6 +233,14 @@ impl Lifecycle {
         }
     }
 
+    /// Whether a plugin acts as somebody else than its Plugin object says.
+    pub(super) fn has_former_account(&self, name: &Arc<str>) -> bool {
+        let Some(plugin) = self.plugins.get(name) else { return false };
+        let is_known = tenant::of_plugin(name).is_none() || plugin.tenant.is_some();
+        let named = || account(plugin.tenant.as_deref(), self.sources.specs.get(name), &self.namespace);
+        is_known && plugin.active.as_ref().is_some_and(|active| active.version.service_account != named())
+    }
+
     /// A Plugin object has changed.
     pub(super) fn on_wanted(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let target = plugin_object::of(name);
@@ -260,10 +275,12 @@ impl Lifecycle {
             match resolved {
                 Resolved::Offer(offer) => self.take_offer(&name, offer, cx),
                 Resolved::Unreadable(source, refusal, tenant) => {
-                    self.take_unreadable(&name, source, refusal, cx);
-                    if let Some(plugin) = self.plugins.get_mut(&name) {
-                        plugin.tenant = tenant;
-                    }
+                    self.take_unreadable(&name, source, refusal, tenant, cx);
+                }
+                Resolved::Mismatch(offer, refusal) => {
+                    let (source, tenant) = (Arc::clone(&offer.source), offer.tenant.clone());
+                    self.plugins.entry(Arc::clone(&name)).or_default().read = Some(offer);
+                    self.take_unreadable(&name, source, refusal, tenant, cx);
                 }
                 Resolved::Unknown => {
                     self.plugins.entry(Arc::clone(&name)).or_default();

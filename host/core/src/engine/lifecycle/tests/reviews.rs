@@ -207,7 +207,7 @@ fn g9_an_answer_to_another_review_counts_for_nothing_and_what_is_declared_anew_i
     assert_eq!(alone.ready_lines(), NONE);
     alone.answer(&within(&["team-b"]));
     alone.settle();
-    assert_eq!(alone.ready_lines(), ["serve podset 1", "podset/PodSet ready"]);
+    assert_eq!(alone.ready_lines(), ["serve podset 1"]);
     assert_eq!(alone.ready("podset"), "True Serving");
 }
 
@@ -264,5 +264,65 @@ fn g9_l5_what_was_denied_before_a_change_of_rights_is_forgotten_since_every_call
     assert_eq!(
         (alone.ready("podset"), alone.condition("podset", "Permitted")),
         ("True Serving".to_owned(), "True Allowed".to_owned())
+    );
+}
+
+/// A plugin that serves, and whose source has another digest than may serve from now on.
+fn pinned_elsewhere(spec: &Value) -> Alone {
+    let mut alone = Alone::identified();
+    alone.review(&Readable::Everywhere);
+    alone.settle();
+    let mut pinned = spec.clone();
+    pinned["digest"] = json!("2");
+    alone.want("podset", pinned);
+    alone.settle();
+    alone
+}
+
+#[test]
+fn g9_namespaces_that_are_taken_away_count_at_once_also_while_the_source_offers_what_may_not_serve() {
+    let alone = pinned_elsewhere(&json!({"serviceAccountName": "podset", "namespaces": ["team-a"]}));
+    assert_eq!(alone.condition("podset", "Ready"), "True ServingPrevious");
+    let version = &alone.lifecycle.plugins["podset"].active.as_ref().unwrap().version;
+    assert_eq!(version.namespaces.as_deref(), Some(&BTreeSet::from(["team-a".into()])));
+    assert!(alone.log.contains(&"serve podset 1".to_owned()), "{:?}", alone.log);
+}
+
+#[test]
+fn g9_a_version_that_none_replaces_ends_with_the_account_that_its_plugin_names_no_more() {
+    let mut alone = pinned_elsewhere(&json!({"serviceAccountName": "podset"}));
+    assert_eq!(alone.ready("podset"), "True ServingPrevious");
+    alone.want("podset", json!({"serviceAccountName": "narrow", "digest": "2"}));
+    alone.settle();
+    assert_eq!(alone.ready("podset"), "False DigestMismatch");
+    assert!(alone.log().contains(&"withdraw podset".to_owned()));
+
+    let mut alone = Alone::identified();
+    alone.review(&Readable::Everywhere);
+    alone.settle();
+    alone.want("podset", json!({"serviceAccountName": "blind"}));
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
+    alone.answer(&NOWHERE);
+    alone.settle();
+    assert_eq!(*alone.shows("podset", "/identity"), "mortise-system/podset", "its roles may come with the Plugin");
+    alone.pass(10_000);
+    alone.answer(&NOWHERE);
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.condition("podset", "Permitted")),
+        ("False Forbidden".into(), "False Forbidden".into())
+    );
+    assert!(alone.log().contains(&"withdraw podset".to_owned()));
+    alone.grant(&binding(
+        "team-a",
+        "reader",
+        &json!([{"kind": "ServiceAccount", "name": "blind", "namespace": "mortise-system"}]),
+    ));
+    alone.pass(3_000);
+    alone.answer(&within(&["team-a"]));
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.shows("podset", "/identity")),
+        ("True Serving".into(), &json!("mortise-system/blind"))
     );
 }

@@ -215,3 +215,46 @@ fn a_name_that_no_plugin_can_have_is_refused_at_its_bound() {
         assert_eq!(alone.condition(name, "Stalled"), shown, "{name}");
     }
 }
+
+#[test]
+fn what_was_read_last_is_shown_also_when_it_may_not_serve_or_is_gone() {
+    let mut alone = Alone::started();
+    alone.want("podset", json!({"source": {"configMap": "podset-a"}, "digest": "2", "config": {"a": 1}}));
+    alone.source("podset-a", "1");
+    alone.settle();
+    assert_eq!(alone.condition("podset", "Stalled"), "True DigestMismatch");
+    let config = json!(&*crate::digest::of(br#"{"a":1}"#).0);
+    let read = json!({"digest": "1", "configDigest": config, "sourceVersion": "17"});
+    assert_eq!(*alone.shows("podset", "/observed"), read);
+    alone.source_gone("podset-a");
+    alone.settle();
+    assert_eq!(
+        (alone.condition("podset", "Stalled"), alone.shows("podset", "/observed")),
+        ("True SourceNotFound".into(), &read)
+    );
+}
+
+#[test]
+fn a_plugin_object_of_the_host_in_which_somebody_wrote_outlives_its_config_map_with_what_was_granted() {
+    let mut alone = Alone::serving();
+    alone.want(
+        "podset",
+        json!({"serviceAccountName": "podset", "grants": {"customResources": ["podsets.example.com"]}}),
+    );
+    alone.settle();
+    alone.gone("podset");
+    alone.settle();
+    assert_eq!(alone.condition("podset", "Stalled"), "True SourceNotFound");
+    alone.offer("podset", "1");
+    alone.comes_up("podset", "1");
+    alone.review(&Readable::Everywhere);
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.shows("podset", "/identity")),
+        ("True Serving".into(), &json!("mortise-system/podset"))
+    );
+    alone.gone("podset");
+    alone.want("podset", json!({}));
+    alone.settle();
+    assert!(!alone.objects.contains_key("podset"), "it has nothing to keep");
+}
