@@ -35,8 +35,10 @@ pub struct Spec {
     /// The source, by the name of its ConfigMap; that of the object unless it says another. That of a tenant's plugin follows from
     /// its name.
     pub source: Arc<str>,
-    /// Whether a person made the object, or wrote into its spec: no other plugin has its source, and it outlives that.
+    /// Whether a person made the object, or it names its source: no other plugin has that.
     pub names_source: bool,
+    /// Whether somebody has written into the spec, which outlives the source.
+    pub is_written: bool,
     /// The component that may serve; any, if there is none.
     pub digest: Option<Digest>,
     /// The configuration as a JSON object, instead of the source's.
@@ -79,7 +81,8 @@ pub fn spec(object: &Object) -> Spec {
     let tenants = tenant::of_plugin(&object.name.name).map(|_| tenant::source_of(&object.name.name));
     let is_by_person = object.label(HOST_NAMESPACE_LABEL).is_none();
     Spec {
-        names_source: is_by_person || wants_something(object),
+        names_source: is_by_person || spec.source.config_map.is_some(),
+        is_written: is_written(object),
         source: tenants.or(spec.source.config_map).unwrap_or_else(|| Arc::clone(&object.name.name)),
         digest: spec.digest.map(|digest| Digest(digest.into())),
         config: spec.config.map(|config| config.to_string().into()),
@@ -91,7 +94,7 @@ pub fn spec(object: &Object) -> Spec {
 }
 
 /// Whether somebody has written into the spec.
-fn wants_something(object: &Object) -> bool {
+fn is_written(object: &Object) -> bool {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Parts {

@@ -186,6 +186,7 @@ impl Lifecycle {
     /// Handles changes of Plugin objects, by this host or others, and of roles and their bindings.
     pub fn on_change(&mut self, change: &Change, cx: &mut Context<'_>) {
         if change.object().is_some_and(|object| is_rbac(&object.kind)) {
+            self.on_tenant_change(change, cx);
             return self.on_rbac_change(change, cx);
         }
         self.on_namespace_change(change, cx);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::object::Kind;
 use crate::scope::{Scope, Slice};
+use crate::tenant;
 use crate::watch::WatchError;
 
 #[derive(Debug, Default)]
@@ -84,12 +85,20 @@ impl Informer {
         self.wanted().into_iter().filter(|place| !self.watches.contains_key(place)).collect()
     }
 
+    fn is_of_tenants(&self, place: &Option<Arc<str>>) -> bool {
+        let mut readers = self.readers.iter().filter(|(_, scope)| scope.places().any(|other| other == *place));
+        readers.all(|(reader, _)| tenant::of_plugin(reader).is_some())
+    }
+
     /// Where a watch has become needless. One stays until those that replace it are listed, so that no reader waits.
     pub fn needless(&self) -> Vec<Option<Arc<str>>> {
         let wanted = self.wanted();
         let is_replaced = |place: &Option<Arc<str>>| {
             let overlapping = wanted.iter().filter(|other| place.is_none() || other.is_none() || *other == place);
-            overlapping.into_iter().all(|other| self.watches.get(other).is_some_and(|watch| watch.listed))
+            // Where the host is denied a tenant's namespace, no other reader waits for it: the tenant itself gave it no right.
+            let replaces =
+                |other, watch: &Watch| watch.listed || watch.is_denied_or_gone() && self.is_of_tenants(other);
+            overlapping.into_iter().all(|other| self.watches.get(other).is_some_and(|watch| replaces(other, watch)))
         };
         let is_needless = |(place, watch): &(&Option<Arc<str>>, &Watch)| {
             !wanted.contains(*place) && (!watch.serves || is_replaced(place))

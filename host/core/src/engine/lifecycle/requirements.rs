@@ -12,6 +12,7 @@ use crate::engine::message::ToLifecycle;
 use crate::event::Effect;
 use crate::object::Kind;
 use crate::scope::Scope;
+use crate::tenant;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Requirements {
@@ -52,12 +53,10 @@ impl Lifecycle {
             self.start_informer(name, kind, scope.clone(), cx);
         }
         for digest in before.digests.difference(&after.digests) {
-            let Some(component) = self.components.get_mut(digest) else { continue };
-            component.users.remove(name);
-            if component.users.is_empty() {
-                self.components.remove(digest);
-                cx.effects.push(Effect::Unload(digest.clone()));
+            if let Some(component) = self.components.get_mut(digest) {
+                component.users.remove(name);
             }
+            self.unload(digest, cx);
         }
         for digest in after.digests.difference(&before.digests) {
             if let Some(component) = self.components.get_mut(digest) {
@@ -71,8 +70,23 @@ impl Lifecycle {
             self.definitions.entry(kind.clone()).or_default().insert(Arc::clone(name));
         }
         let are_free = self.kind_owners.exchange(name, &before.owned_kinds, &after.owned_kinds);
-        if self.kind_owners.exchange_edges(name, &before.edges, &after.edges) | are_free {
+        let has_labels = |(_, scope): &(&Kind, &Scope)| !scope.labels.is_everything();
+        let ends = |(kind, scope): (&Kind, &Scope)| after.kinds.get(kind).is_none_or(|now| now.labels != scope.labels);
+        let labels_end = tenant::of_plugin(name).is_none() && before.kinds.iter().filter(has_labels).any(ends);
+        if self.kind_owners.exchange_edges(name, &before.edges, &after.edges) | are_free | labels_end {
             cx.notify_lifecycle(ToLifecycle::KindsReleased);
         }
+    }
+    /// Forgets a component that no source offers and no plugin requires.
+    pub(super) fn unload(&mut self, digest: &Digest, cx: &mut Context<'_>) {
+        if !self.is_required(digest) && !self.sources.offers(digest) {
+            self.components.remove(digest);
+            cx.effects.push(Effect::Unload(digest.clone()));
+        }
+    }
+
+    pub(super) fn is_required(&self, digest: &Digest) -> bool {
+        self.components.get(digest).is_some_and(|component| !component.users.is_empty())
+            || self.plugins.values().any(|plugin| plugin.requirements.digests.contains(digest))
     }
 }

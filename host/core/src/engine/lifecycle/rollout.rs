@@ -24,7 +24,7 @@ use crate::observation::Observation;
 use crate::refusal::Refusal;
 use crate::rights::Rights;
 use crate::scope::Scope;
-use crate::tenant::TenantSource;
+use crate::tenant::{self, TenantSource};
 
 impl Lifecycle {
     pub(super) fn take_offer(&mut self, name: &Arc<str>, offer: Offer, cx: &mut Context<'_>) {
@@ -58,7 +58,7 @@ impl Lifecycle {
             cx.observe(Observation::Refused { plugin: Arc::clone(name), refusal });
         }
         plugin.unreadable = Some(unreadable);
-        plugin.candidate = None;
+        (plugin.candidate, plugin.refused) = (None, None);
         plugin.offer = None;
         plugin.tenant = tenant;
         self.end_former_account(name, cx);
@@ -202,6 +202,11 @@ impl Lifecycle {
         if !manifest.scopes().all(|(kind, scope)| self.is_readable(&kind, &scope, cx)) || !self.knows_names(cx) {
             return;
         }
+        if let Some(namespace) = tenant::of_plugin(name)
+            && self.reads_too_much(namespace, cx)
+        {
+            return self.end_for_bytes(&namespace.into(), cx);
+        }
         let scopes: Vec<(Kind, Scope)> = manifest.scopes().collect();
         let plugin = self.plugins.get(name).and_then(|plugin| Some((plugin, plugin.candidate.as_ref()?)));
         let rights = plugin.and_then(|(plugin, candidate)| plugin.rights(&candidate.version, &manifest));
@@ -304,6 +309,9 @@ impl Lifecycle {
         cx.notify_reconciler(ToReconciler::Serve { plugin: Arc::clone(name), version, manifest });
         self.serve_conversion(name, cx);
         self.serve_admission(name, cx);
+        // What the version before it read may have been wider.
+        self.require(name, cx);
+        self.take_from_tenants(name, cx);
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::Lifecycle;
 use crate::component::{Offer, Unreadable};
+use crate::digest::Digest;
 use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToReconciler;
 use crate::observation::Observation;
@@ -38,6 +39,8 @@ enum Resolved {
     Unreadable(Arc<str>, Refusal, Option<Arc<TenantSource>>),
     /// It has another digest than may serve.
     Mismatch(Offer, Refusal),
+    /// It is no more, and its plugin ends; what somebody wants of that stays.
+    Gone(Arc<str>, Refusal),
     /// Its source may still be listed.
     Unknown,
     NoPlugin,
@@ -88,6 +91,11 @@ impl Sources {
         self.offered.contains_key(source)
     }
 
+    /// Whether a source has this component.
+    pub fn offers(&self, digest: &Digest) -> bool {
+        self.offered.values().any(|offered| offered.as_ref().is_ok_and(|offer| offer.digest == *digest))
+    }
+
     /// The plugins that a source is or may be the source of.
     fn plugins_of(&self, source: &Arc<str>) -> BTreeSet<Arc<str>> {
         self.named.get(source).into_iter().flatten().cloned().chain([tenant::plugin_of(source)]).collect()
@@ -97,7 +105,11 @@ impl Sources {
         let spec = self.specs.get(name);
         let own = tenant::source_of(name);
         let source = spec.map_or(&own, |spec| &spec.source);
+        // One of the host's with a dot in its name is refused under that name.
+        let source =
+            if !self.has(source) && tenant::of_plugin(name).is_some() && self.has(name) { name } else { source };
         let is_named = spec.is_some_and(|spec| spec.names_source);
+        let is_kept = is_named || spec.is_some_and(|spec| spec.is_written);
         if is_named && !is_plugin_name(name) {
             return invalid_name(name, source, namespace);
         }
@@ -107,8 +119,15 @@ impl Sources {
             Some(Err(Unreadable { source, refusal, tenant, .. })) => {
                 Resolved::Unreadable(Arc::clone(source), refusal.clone(), tenant.clone())
             }
-            None if is_named && listed => not_found(source, namespace),
-            None if is_named => Resolved::Unknown,
+            None if is_kept && !listed => Resolved::Unknown,
+            None if is_named && tenant::of_source(source).is_none() => {
+                let (place, refusal) = not_found(source, namespace);
+                Resolved::Unreadable(place, refusal, None)
+            }
+            None if is_kept => {
+                let (place, refusal) = not_found(source, namespace);
+                Resolved::Gone(place, refusal)
+            }
             None => Resolved::NoPlugin,
         }
     }
@@ -158,7 +177,7 @@ fn invalid_name(name: &Arc<str>, source: &Arc<str>, namespace: &str) -> Resolved
     Resolved::Unreadable(config_map(namespace, source), Refusal::new("InvalidName", message), None)
 }
 
-fn not_found(source: &Arc<str>, namespace: &str) -> Resolved {
+fn not_found(source: &Arc<str>, namespace: &str) -> (Arc<str>, Refusal) {
     let place = config_map(namespace, source);
     let message = match tenant::of_source(source) {
         Some(tenant) => format!(
@@ -169,7 +188,7 @@ fn not_found(source: &Arc<str>, namespace: &str) -> Resolved {
             "{place} is not there, or lacks the label mortise.dev/plugin=source; make it, or let spec.source name another one"
         ),
     };
-    Resolved::Unreadable(place, Refusal::new(SOURCE_NOT_FOUND, message), None)
+    (place, Refusal::new(SOURCE_NOT_FOUND, message))
 }
 
 fn config_map(namespace: &str, source: &str) -> Arc<str> {
@@ -208,16 +227,24 @@ impl Lifecycle {
 
     fn offered(&mut self, source: &Arc<str>, offered: Offered, cx: &mut Context<'_>) {
         if !self.takes(source, &offered, cx) {
-            return;
+            return offered.iter().for_each(|offer| self.unload(&offer.digest, cx));
         }
-        let is_new = self.sources.offered.insert(Arc::clone(source), offered).is_none();
-        self.resolve_all(self.sources.plugins_of(source), cx);
+        let before = self.sources.offered.insert(Arc::clone(source), offered);
+        let is_new = before.is_none();
+        self.resolve_instead(source, before, cx);
         if is_new {
             let lacking = self.sources.lacking.iter().filter(|(_, lacked)| *lacked == source);
             for name in lacking.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
                 self.on_wanted(&name, cx);
             }
         }
+    }
+
+    /// Resolves the plugins of a source. What it offered before is forgotten if no plugin took it.
+    fn resolve_instead(&mut self, source: &Arc<str>, before: Option<Offered>, cx: &mut Context<'_>) {
+        let untaken = before.and_then(Result::ok).filter(|offer| !self.is_required(&offer.digest));
+        self.resolve_all(self.sources.plugins_of(source), cx);
+        untaken.iter().for_each(|offer| self.unload(&offer.digest, cx));
     }
 
     /// Whether a source of this host has the name, readable or not.
@@ -227,8 +254,8 @@ impl Lifecycle {
 
     pub fn on_source_gone(&mut self, source: &Arc<str>, at: &Arc<str>, cx: &mut Context<'_>) {
         if self.sources.offered.get(source).map(place) == Some(at) {
-            self.sources.offered.remove(source);
-            self.resolve_all(self.sources.plugins_of(source), cx);
+            let gone = self.sources.offered.remove(source);
+            self.resolve_instead(source, gone, cx);
             self.has_room(source, cx);
         }
     }
@@ -276,6 +303,12 @@ impl Lifecycle {
                 Resolved::Offer(offer) => self.take_offer(&name, offer, cx),
                 Resolved::Unreadable(source, refusal, tenant) => {
                     self.take_unreadable(&name, source, refusal, tenant, cx);
+                }
+                Resolved::Gone(source, refusal) => {
+                    if self.plugins.get(&name).is_some_and(|plugin| plugin.active.is_some()) {
+                        self.stop(&name, cx);
+                    }
+                    self.take_unreadable(&name, source, refusal, None, cx);
                 }
                 Resolved::Mismatch(offer, refusal) => {
                     let (source, tenant) = (Arc::clone(&offer.source), offer.tenant.clone());

@@ -120,8 +120,8 @@ impl Lifecycle {
         }
     }
 
-    /// An object in some namespace has changed. A tenant whose plugins read more than it may have reads nothing.
-    fn on_tenant_change(&mut self, change: &Change, cx: &mut Context<'_>) {
+    /// An object in some namespace has changed, a role too. A tenant whose plugins read more than it may have reads nothing.
+    pub(super) fn on_tenant_change(&mut self, change: &Change, cx: &mut Context<'_>) {
         let Some(namespace) = change.object().map(|object| Arc::clone(&object.name.namespace)) else { return };
         let Some(tenant) = self.tenants.by_namespace.get_mut(&namespace) else { return };
         let bytes = |side: &Option<Arc<Object>>| side.as_ref().map_or(0, |object| object.json().len());
@@ -130,25 +130,33 @@ impl Lifecycle {
             return;
         }
         tenant.grown_bytes = 0;
-        let of_tenant = self.plugins.iter().filter(|(name, _)| tenant::of_plugin(name) == Some(&*namespace));
-        let kinds: BTreeSet<&Kind> =
-            of_tenant.clone().flat_map(|(_, plugin)| plugin.requirements.kinds.keys()).collect();
-        let (snapshot, all) = (cx.store.snapshot(), Selector::default());
-        let objects = kinds.into_iter().flat_map(|kind| snapshot.list(kind, Some(&namespace), &all));
-        if objects.map(|object| object.json().len()).sum::<usize>() <= MAX_BYTES {
-            return;
+        if self.reads_too_much(&namespace, cx) {
+            self.end_for_bytes(&namespace, cx);
+            self.sync_dirty(cx);
         }
-        let names: Vec<Arc<str>> = of_tenant.map(|(name, _)| Arc::clone(name)).collect();
-        if let Some(tenant) = self.tenants.by_namespace.get_mut(&namespace) {
+    }
+
+    pub(super) fn reads_too_much(&self, namespace: &str, cx: &Context<'_>) -> bool {
+        let of_tenant = self.plugins.iter().filter(|(name, _)| tenant::of_plugin(name) == Some(namespace));
+        let kinds: BTreeSet<&Kind> = of_tenant.flat_map(|(_, plugin)| plugin.requirements.kinds.keys()).collect();
+        let (snapshot, all) = (cx.store.snapshot(), Selector::default());
+        let objects = kinds.into_iter().flat_map(|kind| snapshot.list(kind, Some(namespace), &all));
+        objects.map(|object| object.json().len()).sum::<usize>() > MAX_BYTES
+    }
+
+    /// The plugins of a tenant that read something end.
+    pub(super) fn end_for_bytes(&mut self, namespace: &Arc<str>, cx: &mut Context<'_>) {
+        if let Some(tenant) = self.tenants.by_namespace.get_mut(namespace) {
             tenant.reads_from_ms = cx.now.mono_ms + BYTES_RETRY_MS;
         }
-        for name in names {
+        let of_tenant = self.plugins.iter().filter(|(name, _)| tenant::of_plugin(name) == Some(&**namespace));
+        let reads = of_tenant.filter(|(_, plugin)| plugin.active.is_some() || plugin.candidate.is_some());
+        for name in reads.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
             if self.plugins.get(&name).is_some_and(|plugin| plugin.active.is_some()) {
                 self.stop(&name, cx);
             }
-            self.refuse(&name, RefusedBy::Bytes, too_many_bytes(&namespace), cx);
+            self.refuse(&name, RefusedBy::Bytes, too_many_bytes(namespace), cx);
         }
-        self.sync_dirty(cx);
     }
 
     pub(super) fn has_too_many_bytes(&self, plugin: &str, cx: &Context<'_>) -> Option<Refusal> {

@@ -357,6 +357,13 @@ impl Alone {
         self.show(name);
     }
 
+    /// A person deletes a Plugin object.
+    fn unwant(&mut self, name: &str) {
+        self.version += 1;
+        self.objects.remove(name);
+        self.show(name);
+    }
+
     /// A ConfigMap that is a plugin only where a Plugin object names it.
     fn source(&mut self, name: &str, digest: &str) {
         let place = format!("ConfigMap mortise-system/{name}");

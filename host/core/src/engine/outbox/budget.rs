@@ -1,7 +1,6 @@
 //! How many writes, and creates among them, each plugin may send in a minute: two token buckets for each share, which is
-//! a plugin, or all plugins of a tenant. Plans
-//! that have begun are finished, so a bucket can become negative; then the plugin's keys wait until it is refilled to
-//! zero.
+//! a plugin, or all plugins of a tenant; and two for each of a tenant's plugins that is granted a number. Plans that have begun
+//! are finished, so a bucket can become negative; then the plugin's keys wait until it is refilled to zero.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +32,8 @@ impl Default for WriteBudget {
 #[derive(Debug)]
 pub(super) struct Budgets {
     most: WriteBudget,
-    of_share: BTreeMap<Arc<str>, Account>,
+    /// By share, or by plugin.
+    accounts: BTreeMap<Arc<str>, Account>,
 }
 
 /// A plugin is over its budget: until when its keys wait, and why.
@@ -53,42 +53,54 @@ struct Account {
 
 impl Budgets {
     pub fn new(most: WriteBudget) -> Self {
-        Self { most, of_share: BTreeMap::new() }
+        Self { most, accounts: BTreeMap::new() }
     }
 
     /// Counts a write of a plugin, which `creates` an object or does not. Returns why the next one has to wait. A `granted`
-    /// number of writes a minute replaces the host's, and bounds the creates too.
+    /// number of writes a minute replaces the host's, and bounds the creates too. A tenant's share stays what it is.
     pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, creates: bool, granted: Option<u32>) -> Option<Debt> {
-        let of_grant = |granted| WriteBudget { writes_per_minute: granted, creates_per_minute: granted };
-        let most = granted.map_or(self.most, of_grant);
-        let WriteBudget { writes_per_minute, creates_per_minute } = most;
+        let of_grant = granted.map(|granted| WriteBudget { writes_per_minute: granted, creates_per_minute: granted });
         let share = tenant::share(plugin);
-        if self.of_share.len() > REMEMBERED && !self.of_share.contains_key(&share) {
-            self.of_share.retain(|_, account| {
-                let writes_are_full = account.writes.is_full(now_ms, account.most.writes_per_minute);
-                !(account.creates.is_full(now_ms, account.most.creates_per_minute) && writes_are_full)
-            });
-        }
-        let account = self.of_share.entry(Arc::clone(&share)).or_insert_with(|| Account {
-            writes: TokenBucket::full(now_ms, writes_per_minute),
-            creates: TokenBucket::full(now_ms, creates_per_minute),
-            most,
-        });
-        account.most = most;
-        let creates = creates.then_some((&mut account.creates, creates_per_minute, "creates"));
-        let of_kinds = creates.into_iter().chain([(&mut account.writes, writes_per_minute, "writes")]);
-        let debts = of_kinds.filter_map(|(bucket, most, what)| Some((bucket.spend(now_ms, most)?, most, what)));
-        let (wait_ms, most, what) = debts.max()?;
-        let raise = match granted {
-            Some(_) => format!("spec.grants.writesPerMinute of the Plugin {plugin}"),
-            None => format!("--plugin-{what}-per-minute of `mortise run`"),
+        let of_plugin = of_grant.and_then(|most| self.spend_of(now_ms, plugin, creates, most));
+        let has_share = of_grant.is_none() || share != *plugin;
+        let of_share = has_share.then_some(self.most).and_then(|most| self.spend_of(now_ms, &share, creates, most));
+        let ((wait_ms, most, what), whose) =
+            of_plugin.map(|debt| (debt, plugin)).max(of_share.map(|debt| (debt, &share)))?;
+        let raise = match of_grant {
+            Some(_) if whose == plugin => format!("spec.grants.writesPerMinute of the Plugin {plugin}"),
+            _ => format!("--plugin-{what}-per-minute of `mortise run`"),
         };
         let message = format!(
-            "{share} is over its budget of {most} {what} a minute, so its objects wait {} s; if it needs more, raise {raise}; if \
+            "{whose} is over its budget of {most} {what} a minute, so its objects wait {} s; if it needs more, raise {raise}; if \
              not, look for a plugin that undoes its own or another's writes",
             wait_ms.div_ceil(1_000)
         );
         Some(Debt { until_ms: now_ms + wait_ms, message })
+    }
+
+    /// Counts a write in one account. Returns how many milliseconds the next one has to wait, for how many a minute of what.
+    fn spend_of(
+        &mut self,
+        now_ms: u64,
+        whose: &Arc<str>,
+        creates: bool,
+        most: WriteBudget,
+    ) -> Option<(u64, u32, &'static str)> {
+        if self.accounts.len() > REMEMBERED && !self.accounts.contains_key(whose) {
+            self.accounts.retain(|_, account| {
+                let writes_are_full = account.writes.is_full(now_ms, account.most.writes_per_minute);
+                !(account.creates.is_full(now_ms, account.most.creates_per_minute) && writes_are_full)
+            });
+        }
+        let account = self.accounts.entry(Arc::clone(whose)).or_insert_with(|| Account {
+            writes: TokenBucket::full(now_ms, most.writes_per_minute),
+            creates: TokenBucket::full(now_ms, most.creates_per_minute),
+            most,
+        });
+        account.most = most;
+        let creates = creates.then_some((&mut account.creates, most.creates_per_minute, "creates"));
+        let of_kinds = creates.into_iter().chain([(&mut account.writes, most.writes_per_minute, "writes")]);
+        of_kinds.filter_map(|(bucket, most, what)| Some((bucket.spend(now_ms, most)?, most, what))).max()
     }
 }
 
@@ -142,7 +154,7 @@ mod tests {
             let granted = (number % 3 == 0).then_some(1 + u32::try_from(number).unwrap() * 1_000);
             budgets.spend(number, &number.to_string().into(), OTHER, granted);
         }
-        assert!(budgets.of_share.len() < 300, "{}", budgets.of_share.len());
+        assert!(budgets.accounts.len() < 300, "{}", budgets.accounts.len());
         assert!(budgets.spend(999, &debtor, CREATE, None).is_some());
     }
 
@@ -171,5 +183,20 @@ mod tests {
         assert!(debt.message.starts_with("team-a.* is over its budget of 60 creates"), "{}", debt.message);
         assert!(budgets.spend(0, &"team-b.p0".into(), CREATE, None).is_none(), "another tenant has its own");
         assert!(budgets.spend(0, &"podset".into(), CREATE, None).is_none());
+    }
+
+    #[test]
+    fn g11_a_number_that_one_plugin_of_a_tenant_is_granted_holds_it_and_no_other_of_the_tenant() {
+        let mut budgets = budgets();
+        let [held, other] = ["team-a.held", "team-a.other"].map(Arc::from);
+        let mut sent = 0;
+        for _ in 0..100 {
+            sent += usize::from(budgets.spend(0, &held, OTHER, Some(30)).is_none());
+            assert!(budgets.spend(0, &other, OTHER, None).is_none());
+        }
+        assert_eq!(sent, 30);
+        let debt = budgets.spend(0, &held, OTHER, Some(30)).unwrap();
+        assert!(debt.message.starts_with("team-a.held is over its budget of 30 writes"), "{}", debt.message);
+        assert_eq!((0..600).filter(|_| budgets.spend(0, &other, OTHER, None).is_none()).count(), 399, "of both");
     }
 }

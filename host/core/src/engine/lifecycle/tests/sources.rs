@@ -1,14 +1,9 @@
 //! Plugin objects that people write: which source a plugin has, and what its object shows of that.
 
 use super::*;
+use crate::component::Unreadable;
 
 impl Alone {
-    fn unwant(&mut self, name: &str) {
-        self.version += 1;
-        self.objects.remove(name);
-        self.show(name);
-    }
-
     fn source_gone(&mut self, name: &str) {
         let place = format!("ConfigMap mortise-system/{name}").into();
         self.with(|lifecycle, cx| lifecycle.on_source_gone(&name.into(), &place, cx));
@@ -257,4 +252,15 @@ fn a_plugin_object_of_the_host_in_which_somebody_wrote_outlives_its_config_map_w
     alone.want("podset", json!({}));
     alone.settle();
     assert!(!alone.objects.contains_key("podset"), "it has nothing to keep");
+}
+
+#[test]
+fn a_config_map_whose_name_no_plugin_can_have_is_shown_with_that() {
+    let mut alone = Alone::started();
+    let refusal = Refusal::new("InvalidName", "no dots");
+    let source = "ConfigMap mortise-system/podset.v2".into();
+    let unreadable = Unreadable { name: "podset.v2".into(), source, refusal, only_named: false, tenant: None };
+    alone.with(|lifecycle, cx| lifecycle.on_source_unreadable(unreadable, cx));
+    alone.settle();
+    assert_eq!(alone.condition("podset.v2", "Resolved"), "False InvalidName");
 }

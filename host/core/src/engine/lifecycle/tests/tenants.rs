@@ -85,7 +85,7 @@ fn g11_a_tenants_plugin_serves_as_a_service_account_of_its_namespace_and_ends_wi
     alone.namespace("mortise-system", true);
     assert!(alone.log().is_empty(), "one without the label, and the host's own");
     alone.tenant_offers("team-b", "podset", "1");
-    assert!(alone.log().is_empty(), "it is no tenant");
+    assert_eq!(alone.log(), ["unload 1"], "it is no tenant");
     alone.with(|lifecycle, cx| lifecycle.on_tenant_listed(&"team-a".into(), cx));
     alone.tenant_serves("team-a", "podset", "1", "PodSet");
     assert_eq!(alone.ready("team-a.podset"), "True Serving");
@@ -329,19 +329,66 @@ fn g11_a_tenant_whose_objects_would_fill_the_hosts_memory_reads_nothing_until_it
     assert!(log.contains(&"watch ConfigMap".to_owned()), "{log:?}: somebody may have deleted some");
 }
 
+/// A plugin that reconciles one kind and reads Secrets.
+fn reading(labels: Option<&str>, primary: &str) -> Result<Compiled, Refusal> {
+    let mut read = json!({"apiVersion": "v1", "kind": "Secret"});
+    if let Some(labels) = labels {
+        read["labels"] = json!(labels);
+    }
+    let manifest = json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "any",
+        "controllers": [{"for": {"apiVersion": "example.com/v1", "kind": primary}, "reads": [read]}],
+    });
+    Ok(Compiled { manifest: manifest.to_string().into(), component_bytes: 1, compile_ms: 1, cached: false })
+}
+
+#[test]
+fn g11_a_plugin_of_the_host_that_reads_less_than_before_takes_its_labels_from_tenants_too_and_they_serve_when_it_is_gone()
+ {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.want("web", json!({"serviceAccountName": "web"}));
+    alone.offer("web", "1");
+    alone.compiled("1", reading(None, "Web"));
+    alone.list("Web");
+    alone.list("Secret");
+    alone.review(&Readable::Everywhere);
+    alone.tenant_offers("team-a", "reader", "2");
+    alone.compiled("2", reading(None, "Reader"));
+    alone.list_in("Reader", "team-a");
+    alone.answer(&in_namespace("team-a"));
+    alone.settle();
+    assert_eq!((alone.ready("web"), alone.ready("team-a.reader")), ("True Serving".into(), "True Serving".into()));
+    alone.offer("web", "3");
+    alone.compiled("3", reading(Some("app=web"), "Web"));
+    alone.answer(&Readable::Everywhere);
+    alone.settle();
+    assert_eq!(
+        (alone.ready("web"), alone.ready("team-a.reader")),
+        ("True Serving".into(), "False WatchedByLabels".into())
+    );
+    assert_eq!(alone.lifecycle.informers[&kind("Secret")].scope().to_string(), "with the labels app=web");
+
+    let nothing = json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "any",
+        "controllers": [{"for": {"apiVersion": "example.com/v1", "kind": "Web"}}],
+    });
+    let nothing = Compiled { manifest: nothing.to_string().into(), component_bytes: 1, compile_ms: 1, cached: false };
+    alone.offer("web", "4");
+    alone.log();
+    alone.compiled("4", Ok(nothing));
+    alone.answer(&Readable::Everywhere);
+    alone.settle();
+    assert!(alone.log().contains(&"kinds released".to_owned()));
+    alone.with(|lifecycle, cx| lifecycle.retry_waiting(cx));
+    alone.list_in("Reader", "team-a");
+    alone.list_in("Secret", "team-a");
+    alone.answer(&in_namespace("team-a"));
+    alone.settle();
+    assert_eq!(alone.ready("team-a.reader"), "True Serving");
+}
+
 #[test]
 fn g11_a_tenant_neither_widens_what_the_host_watches_by_labels_nor_has_it_begin_anew() {
-    let reading = |labels: Option<&str>, primary: &str| {
-        let mut read = json!({"apiVersion": "v1", "kind": "Secret"});
-        if let Some(labels) = labels {
-            read["labels"] = json!(labels);
-        }
-        let manifest = json!({
-            "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "any",
-            "controllers": [{"for": {"apiVersion": "example.com/v1", "kind": primary}, "reads": [read]}],
-        });
-        Ok(Compiled { manifest: manifest.to_string().into(), component_bytes: 1, compile_ms: 1, cached: false })
-    };
     let mut alone = Alone::with_tenants(&["team-a"]);
     alone.tenant_offers("team-a", "reader", "1");
     alone.compiled("1", reading(Some("a=b"), "Reader"));
@@ -392,11 +439,74 @@ fn g11_what_an_administrator_wants_of_a_tenants_plugin_outlives_its_config_map()
     alone.edit("team-a.podset");
     alone.settle();
     assert_eq!(alone.ready("team-a.podset"), "False Suspended");
+    alone.log();
     alone.tenant_loses("team-a", "podset");
     alone.settle();
+    assert!(alone.log().contains(&"withdraw team-a.podset".to_owned()), "the tenant ends what he brought");
     assert!(alone.objects.contains_key("team-a.podset"));
     alone.tenant_serves("team-a", "podset", "1", "PodSet");
     assert_eq!(alone.ready("team-a.podset"), "False Suspended");
+    alone.log();
+    alone.namespace("team-a", false);
+    alone.settle();
+    assert!(alone.log().contains(&"withdraw team-a.podset".to_owned()), "it is no tenant any more");
+    assert_eq!(alone.ready("team-a.podset"), "False SourceNotFound");
+}
+
+#[test]
+fn g11_a_tenants_plugin_that_a_person_bounds_ends_with_its_config_map_and_with_the_label() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.want("team-a.podset", json!({"grants": {"writesPerMinute": 30}}));
+    let ends: [fn(&mut Alone); 2] =
+        [|alone| alone.tenant_loses("team-a", "podset"), |alone| alone.namespace("team-a", false)];
+    for end in ends {
+        alone.tenant_serves("team-a", "podset", "1", "PodSet");
+        assert_eq!(alone.ready("team-a.podset"), "True Serving");
+        alone.log();
+        end(&mut alone);
+        alone.settle();
+        let log = alone.log();
+        assert!(log.contains(&"withdraw team-a.podset".to_owned()), "{log:?}");
+        assert!(!alone.lifecycle.informers.contains_key(&kind("PodSet")));
+    }
+}
+
+#[test]
+fn g11_of_what_a_tenant_offers_and_no_plugin_takes_the_host_keeps_nothing() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.want("team-a.podset", json!({"digest": "never"}));
+    alone.tenant_offers("team-a", "podset", "0");
+    alone.log();
+    for number in 1..100 {
+        alone.tenant_offers("team-a", "podset", &number.to_string());
+        let unload = format!("unload {}", number - 1);
+        assert_eq!(alone.log().iter().filter(|line| **line == unload).count(), 1, "{unload}");
+    }
+    alone.tenant_loses("team-a", "podset");
+    assert!(alone.log().contains(&"unload 99".to_owned()));
+}
+
+#[test]
+fn g11_a_watch_that_only_a_tenant_wants_and_denies_keeps_no_wider_one_alive() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.want("web", json!({"serviceAccountName": "web"}));
+    alone.offer("web", "1");
+    alone.compiled("1", reading(None, "Web"));
+    alone.list("Web");
+    alone.list("Secret");
+    alone.review(&Readable::Everywhere);
+    alone.tenant_offers("team-a", "reader", "2");
+    alone.compiled("2", reading(None, "Reader"));
+    alone.settle();
+    assert_eq!(alone.ready("web"), "True Serving");
+    alone.gone("web");
+    alone.unwant("web");
+    let slice = Slice { kind: kind("Secret"), namespace: Some("team-a".into()), labels: None };
+    alone.log();
+    let denied = WatchError::Denied("no".to_owned());
+    alone.with(|lifecycle, cx| lifecycle.on_watch_failed(&slice, denied, cx));
+    let places: Vec<_> = alone.lifecycle.informers[&kind("Secret")].watches.keys().cloned().collect();
+    assert_eq!(places, [Some("team-a".into())]);
 }
 
 #[test]
