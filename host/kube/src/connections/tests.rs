@@ -35,6 +35,8 @@ const HTTP_2: Http = Http::Two(1_000);
 /// A server whose every response is one line and never ends.
 struct Server {
     config: Config,
+    /// Its certificate, which is its own authority.
+    pem: String,
     /// The task of each connection that got a request.
     used: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
@@ -64,7 +66,7 @@ impl Server {
                 tokio::spawn(converse(stream, tls.clone(), http, Arc::clone(&log)));
             }
         });
-        Self { config, used }
+        Self { config, pem: own.cert.pem(), used }
     }
 
     async fn connections(&self) -> usize {
@@ -247,4 +249,24 @@ async fn over_http_1_each_watch_has_a_connection_of_its_own() {
     let client = client(&server.config, DEADLINE).unwrap();
     let _all = watches_of(&client, 3).await;
     assert_eq!(server.connections().await, 3);
+}
+
+/// In a Pod the file is the mounted ca.crt, which the kubelet replaces. kube's client reads it again once a minute, and has
+/// tests of that; here is that no client of the host checks certificates otherwise.
+#[tokio::test]
+async fn f31_the_authority_in_the_file_of_a_pod_counts_for_watches_and_for_all_other_requests() {
+    let server = Server::speaking(Http::One).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &server.pem).unwrap();
+    let former = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let mut config = server.config.clone();
+    config.default_retry = false;
+    config.root_cert = Some(vec![former.cert.der().to_vec()]);
+    for mounted in [None, Some(file.path().to_owned())] {
+        config.root_cert_file = mounted;
+        for client in [client(&config, DEADLINE).unwrap(), Client::try_from(config.clone()).unwrap()] {
+            let opened = timeout(DEADLINE, watch(&client)).await.expect("there is a response or an error");
+            assert_eq!(opened.is_ok(), config.root_cert_file.is_some(), "{:?}", opened.err());
+        }
+    }
 }

@@ -109,9 +109,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::compile::Artifact;
+    use crate::compile::memory::Cgroup;
+    use crate::compile::{Artifact, CompileError, CompileLimits, Compiler};
     use crate::engine::{Engine, EngineOptions, Pooling};
-    use crate::testing::idle_guest;
+    use crate::scan::prescan;
+    use crate::testing::{idle_guest, idle_guest_with};
 
     const PROFILE: Profile = Profile { fuel: false, lines: false, quick: false };
 
@@ -145,5 +147,34 @@ mod tests {
         let engine = Engine::new(EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() }).unwrap();
         let (digest, file) = (mortise_core::digest::of(&wasm), Arc::new(file));
         engine.load(Artifact { digest, file, cached: false, elapsed: Duration::ZERO }).expect("the host runs it");
+    }
+
+    /// Each of the functions is as cheap as can be, so the scan has no reason to refuse them. They compile in 5 s with
+    /// optimizations and in 17 s without; the limit here is what neither keeps.
+    #[test]
+    fn h8_a_hundred_thousand_functions_end_at_the_compilers_limit_and_the_next_component_compiles() {
+        if std::env::var_os(REQUEST_VARIABLE).is_some() {
+            std::process::exit(i32::from(child_main() != ExitCode::SUCCESS));
+        }
+        let bomb = idle_guest_with(&format!("(core module {})", "(func)".repeat(100_000)));
+        assert!(prescan(&bomb).unwrap().sizes.functions > 100_000);
+
+        let engine = Engine::new(EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() }).unwrap();
+        let name = "h8_a_hundred_thousand_functions_end_at_the_compilers_limit_and_the_next_component_compiles";
+        let args = ["--exact", &format!("compile::child::tests::{name}"), "--nocapture", "--test-threads=2"];
+        let args = args.into_iter().map(Into::into).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let program = std::env::current_exe().unwrap();
+        let mut compiler = Compiler::new(program, args, &folder.path().join("cache"), &engine).unwrap();
+        compiler.slots.cgroup = Cgroup::nowhere();
+        compiler.limits = Some(CompileLimits { cpu_seconds: 2, ..CompileLimits::for_size(bomb.len() as u64) });
+        match compiler.compile(&bomb) {
+            Err(CompileError::Refused(refusal)) => {
+                assert_eq!(refusal.reason, "TooCostlyToCompile", "{}", refusal.message);
+                assert!(refusal.message.contains("more than 2 s of processor time"), "{}", refusal.message);
+            }
+            other => panic!("not refused: {other:?}"),
+        }
+        compiler.compile(&idle_guest()).expect("the host and its compiler are as before");
     }
 }

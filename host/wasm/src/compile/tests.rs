@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::Mutex;
 
 use mortise_core::manifest::Exports;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
 use super::eviction::{BOUNDS, Bounds};
@@ -574,6 +575,56 @@ fn g3_the_hosts_memory_has_a_chunk_of_an_artifact_at_a_time() {
     assert!(in_folder("cat", folder.path()).compile(b"code").unwrap().cached);
     let grown_kib = peak_kib() - before_kib;
     assert!(grown_kib < 20 << 10, "{grown_kib} KiB for an artifact of {} KiB", ARTIFACT_BYTES >> 10);
+}
+
+/// A limit of this process, or the highest that it may have.
+fn bound(resource: Resource, most: Option<u64>) {
+    let maximum = getrlimit(resource).maximum;
+    setrlimit(resource, Rlimit { current: most.or(maximum), maximum }).unwrap();
+}
+
+#[test]
+fn f32_without_room_on_the_disk_or_files_to_open_no_component_is_at_fault_and_each_compiles_afterwards() {
+    const ALONE: &str = "MORTISE_TEST_WITHOUT_ROOM";
+    const NAME: &str = concat!(
+        "compile::tests::",
+        "f32_without_room_on_the_disk_or_files_to_open_no_component_is_at_fault_and_each_compiles_afterwards"
+    );
+    // In a process of its own, since the limits are the process's. A write beyond the size of a file fails as one to a
+    // full disk does, once the signal is ignored; a process inherits that.
+    if std::env::var_os(ALONE).is_none() {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "trap '' XFSZ; exec \"$0\" --exact \"$1\""]).arg(std::env::current_exe().unwrap()).arg(NAME);
+        let output = shell.env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let (compiler, folder) = compiler("cat");
+    compiler.compile(b"code").unwrap();
+    let large = [b'a'; 64 << 10];
+    let fails = |component: &[u8]| match compiler.compile(component) {
+        Err(error @ CompileError::Host { .. }) => assert!(error.to_string().contains("the compile cache"), "{error}"),
+        other => panic!("the component is at fault, or its code is nowhere: {other:?}"),
+    };
+
+    bound(Resource::Fsize, Some(8 << 10));
+    fails(&large);
+    assert_eq!(files(&folder).len(), 2, "nothing is left of it");
+    assert!(compiler.compile(b"code").unwrap().cached, "what was compiled stays");
+    bound(Resource::Fsize, Some(0));
+    fails(b"other");
+    bound(Resource::Fsize, None);
+    assert!(!compiler.compile(&large).unwrap().cached);
+
+    bound(Resource::Nofile, Some(64));
+    let mut open = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        open.push(file);
+    }
+    fails(b"another");
+    drop(open);
+    assert_eq!(code_of(&compiler.compile(b"another").unwrap()), b"another");
 }
 
 #[test]
