@@ -65,10 +65,16 @@ pub struct Config {
 /// The threads that run reconciles: the requested number, else what this machine or container has room for. At least
 /// [`MIN_WORKERS`].
 pub fn workers(requested: Option<NonZeroUsize>) -> NonZeroUsize {
-    // It counts the CPU quota of a container and the affinity of the process.
-    let cores = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    // On Linux, std's documentation says, these are the cores of the process's affinity within the CPU quota of its cgroup, of
+    // both versions: more threads than that would only be throttled. A test of it would need a cgroup with a quota, so the
+    // tests begin at the number.
+    let cores = available_parallelism().map_or(1, usize::from);
+    workers_of(requested, cores, compile::free_bytes())
+}
+
+fn workers_of(requested: Option<NonZeroUsize>, cores: usize, free_bytes: Option<u64>) -> NonZeroUsize {
     let fewest = NonZeroUsize::new(MIN_WORKERS).unwrap_or(NonZeroUsize::MIN);
-    let default = || NonZeroUsize::new(workers_for(cores().get(), compile::free_bytes())).unwrap_or(fewest);
+    let default = || NonZeroUsize::new(workers_for(cores, free_bytes)).unwrap_or(fewest);
     requested.unwrap_or_else(default).max(fewest)
 }
 
@@ -397,6 +403,14 @@ mod tests {
         let requested = |count| workers(NonZeroUsize::new(count)).get();
         assert_eq!([requested(1), requested(3), requested(7)], [3, 3, 7]);
         assert!(workers(None).get() >= 3);
+    }
+
+    #[test]
+    fn q4_a_container_has_a_worker_for_each_core_of_its_quota_and_one_more_but_three_at_least() {
+        let workers = |quota| workers_of(None, quota, None).get();
+        assert_eq!([1, 2, 3, 64].map(workers), [3, 3, 4, 65]);
+        assert_eq!(workers_of(NonZeroUsize::new(7), 64, None).get(), 7, "what is requested precedes");
+        assert_eq!(workers_of(None, 64, Some(0)).get(), 3, "also without memory");
     }
 
     #[test]
