@@ -42,7 +42,8 @@ Commands:
                      come and go for 120 s (MORTISE_E2E_KILLS, _RELOAD_SETS, _RELOADS, _QUIET_SETS, _IDLE_S, _OUTAGE_S,
                      _NODES, _NODES_S; variables that are set already take precedence). --on local runs the tests on
                      `mortise cluster` instead of Kubernetes' own binaries, which takes no Go (MORTISE_E2E_ON=local); a few
-                     that need these are named and left out.
+                     that need these are named and left out. Without network the dependencies' advisories are not checked,
+                     which the output says; with MORTISE_REQUIRE_ADVISORIES=1 that fails.
   guests             Build the plugins to target/plugins/NAME.wasm, and the tests' guests to target/test-guests.
   bench [ARGS...]    Measure. ARGS are the benchmark's; `cargo xtask bench --help` lists them.
   fuzz TARGET [--seconds N]
