@@ -22,7 +22,9 @@ pub struct Review {
     pub account: Arc<ServiceAccount>,
     /// The kind.
     pub kind: Kind,
-    /// Where else to ask when it may not everywhere: no API says where somebody may do something.
+    /// Whether to ask about all namespaces first. If it may read there, no namespace is asked about.
+    pub everywhere: bool,
+    /// The namespaces to ask about, each by itself: no API says where somebody may do something.
     pub namespaces: BTreeSet<Arc<str>>,
     /// It is a dynamic kind, which is listed and watched, and never read live: roles for a pattern have no `get`, which for all
     /// resources of a group has subresources too.
@@ -114,6 +116,7 @@ mod tests {
             plugin: "podset".into(),
             account: Arc::new(ServiceAccount { namespace: "mortise-system".into(), name: "podset".into() }),
             kind: Kind::new("v1", "Pod"),
+            everywhere: true,
             namespaces: BTreeSet::new(),
             is_dynamic,
         };

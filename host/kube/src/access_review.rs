@@ -4,7 +4,6 @@ use bytes::Bytes;
 use http::Method;
 use mortise_core::object::Kind;
 use mortise_core::rights::{Readable, Review};
-use mortise_core::tenant;
 use mortise_core::write::WriteError;
 use serde_json::{Value, json};
 
@@ -16,7 +15,7 @@ const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 impl ApiServer {
     /// Where the ServiceAccount may read the kind: everywhere, or in which of the namespaces of the review. A
-    /// request for each verb, up to the first that is not allowed; first for everywhere, then for each namespace.
+    /// request for each verb, up to the first that is not allowed.
     ///
     /// # Errors
     /// The first request that has no answer.
@@ -26,8 +25,7 @@ impl ApiServer {
 
     async fn reviewed(&self, review: &Review) -> Result<Readable, Failure> {
         let resource = self.resource(&review.kind).await?;
-        // A tenant's plugin reads its namespace alone, also where its ServiceAccount may read more.
-        if tenant::of_plugin(&review.plugin).is_none() && self.may_read(review, &resource, "").await? {
+        if review.everywhere && self.may_read(review, &resource, "").await? {
             return Ok(Readable::Everywhere);
         }
         let mut readable = Readable::In(Default::default());

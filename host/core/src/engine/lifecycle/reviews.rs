@@ -181,6 +181,8 @@ impl Lifecycle {
                 plugin: Arc::clone(name),
                 account: Arc::clone(account),
                 kind: kind.clone(),
+                // A tenant's plugin reads its namespace alone, also where its ServiceAccount may read more.
+                everywhere: tenant::of_plugin(name).is_none(),
                 namespaces,
                 is_dynamic: reviewed.wanted.is_dynamic,
             })));

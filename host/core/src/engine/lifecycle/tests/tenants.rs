@@ -97,6 +97,10 @@ fn g11_a_tenants_plugin_serves_as_a_service_account_of_its_namespace_and_ends_wi
     assert_eq!(*alone.shows("team-a.podset", "/source"), "ConfigMap team-a/podset");
     let pods = alone.lifecycle.informers[&kind("PodSet")].scope();
     assert_eq!(pods.to_string(), "in the namespace team-a", "and nothing else is watched for it");
+    alone.pass(10_000);
+    let own = BTreeSet::from(["team-a".into()]);
+    let is_of_own = |review: &Review| !review.everywhere && review.namespaces == own;
+    assert!(alone.reviews.len() == 2 && alone.reviews.iter().all(is_of_own), "{:?}", alone.reviews);
 
     alone.namespace("team-a", false);
     alone.settle();
