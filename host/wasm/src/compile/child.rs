@@ -156,7 +156,7 @@ mod tests {
         if std::env::var_os(REQUEST_VARIABLE).is_some() {
             std::process::exit(i32::from(child_main() != ExitCode::SUCCESS));
         }
-        let bomb = idle_guest_with(&format!("(core module {})", "(func)".repeat(100_000)));
+        let bomb = idle_guest_with(&format!("(core module {}))", "(func)".repeat(100_000)));
         assert!(prescan(&bomb).unwrap().sizes.functions > 100_000);
 
         let engine = Engine::new(EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() }).unwrap();

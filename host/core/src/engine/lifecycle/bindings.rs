@@ -12,6 +12,11 @@ use crate::store::Change;
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
+/// Namespaces with a binding of one ServiceAccount that count: as many as `spec.namespaces` of a Plugin may name. Each is up to
+/// three requests for each kind, and the administrator of any namespace can add it. The schema of Plugins and the bounds of a
+/// manifest hold what those name.
+pub(super) const MAX_BOUND_NAMESPACES: usize = 100;
+
 /// The kinds that grant rights.
 pub(super) fn kinds() -> [Kind; 4] {
     ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"].map(|kind| Kind::new(RBAC, kind))
@@ -19,6 +24,12 @@ pub(super) fn kinds() -> [Kind; 4] {
 
 pub(super) fn is_rbac(kind: &Kind) -> bool {
     &*kind.api_version == RBAC
+}
+
+/// The namespace that a change of a role or a binding concerns; None: it may concern all.
+pub(super) fn place(change: &Change) -> Option<Arc<str>> {
+    let namespace = &change.object()?.name.namespace;
+    (!namespace.is_empty()).then(|| Arc::clone(namespace))
 }
 
 /// The bindings of a cluster.
@@ -78,12 +89,14 @@ impl Bindings {
         before.into_iter().chain(after).flat_map(|binding| binding.subjects).collect()
     }
 
-    /// The namespaces where a RoleBinding has the ServiceAccount.
-    pub fn namespaces_of(&self, account: &ServiceAccount) -> BTreeSet<Arc<str>> {
+    /// The namespaces where a RoleBinding has the ServiceAccount, up to the bound the first by name; and whether there are more.
+    pub fn namespaces_of(&self, account: &ServiceAccount) -> (BTreeSet<Arc<str>>, bool) {
         let names = |binding: &Binding| binding.subjects.iter().any(|subject| subject.has(account));
         let of_account =
             self.all.iter().filter(|(target, binding)| &*target.kind.kind == "RoleBinding" && names(binding));
-        of_account.map(|(target, _)| Arc::clone(&target.name.namespace)).collect()
+        let all: BTreeSet<Arc<str>> = of_account.map(|(target, _)| Arc::clone(&target.name.namespace)).collect();
+        let has_more = all.len() > MAX_BOUND_NAMESPACES;
+        (all.into_iter().take(MAX_BOUND_NAMESPACES).collect(), has_more)
     }
 }
 

@@ -156,7 +156,10 @@ impl Lifecycle {
         if let Some((account, kind, reviewed)) = plugin.unreadable_kind() {
             let printed = format!("`mortise rbac FILE.wasm --service-account {}` prints the rules", account.name);
             return match &reviewed.failed {
-                None => no(PERMITTED, "Forbidden", format!("{}; {printed}", may_not_read(&account, &kind))),
+                None => {
+                    let more = plugin.too_many_namespaces().map(|why| format!("; {why}")).unwrap_or_default();
+                    no(PERMITTED, "Forbidden", format!("{}; {printed}{more}", may_not_read(&account, &kind)))
+                }
                 Some(why) => {
                     let why = &why.message;
                     let text = format!("what the ServiceAccount {account} may read of {kind} is not known: {why}");
@@ -173,7 +176,10 @@ impl Lifecycle {
             }
         }
         if plugin.active.is_some() && plugin.candidate.is_none() {
-            yes(PERMITTED, "Allowed", "nothing that the plugin needs is refused")
+            match plugin.too_many_namespaces() {
+                Some(why) => yes(PERMITTED, "TooManyNamespaces", why),
+                None => yes(PERMITTED, "Allowed", "nothing that the plugin needs is refused"),
+            }
         } else {
             unknown(PERMITTED, "Waiting", self.not_served(plugin).unwrap_or_else(|| "not tried yet".to_owned()))
         }

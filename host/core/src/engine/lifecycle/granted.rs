@@ -2,6 +2,7 @@
 //! away counts at once, whatever the source offers meanwhile: a version that needs it stops. What a manifest asks for is
 //! decided in `grants.rs`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Lifecycle;
@@ -83,7 +84,7 @@ impl Lifecycle {
         let Some(plugin) = self.plugins.get(name) else { return };
         let coming = plugin.candidate.as_ref().and_then(|candidate| candidate.version.service_account.as_ref());
         let mut reviews = plugin.reviews.iter().filter(|((account, _), _)| Some(account) == coming);
-        if reviews.all(|(_, reviewed)| reviewed.is_settled) {
+        if reviews.all(|(_, reviewed)| reviewed.changed_in.as_ref().is_some_and(BTreeSet::is_empty)) {
             self.end_former_account(name, cx);
         }
     }

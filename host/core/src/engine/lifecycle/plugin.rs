@@ -147,10 +147,18 @@ pub(super) struct Reviewed {
     /// The review whose answer is awaited. Any other answer is an earlier one.
     pub in_flight: Option<u64>,
     pub sent_ms: u64,
-    /// The answer is not that of an API server which has not seen a change yet.
-    pub is_settled: bool,
+    /// When all that is wanted was asked last; other reviews ask where something has changed.
+    pub all_sent_ms: u64,
+    /// The namespaces of the last review, and those whose answer stayed.
+    pub namespaces: BTreeSet<Arc<str>>,
+    /// RoleBindings name the ServiceAccount in further namespaces, which are not asked about.
+    pub has_more: bool,
+    /// Where roles and bindings have changed since an answer was settled; None: perhaps everywhere.
+    pub changed_in: Option<BTreeSet<Arc<str>>>,
     /// When a role or a binding changed last that may concern it.
     pub changed_ms: Option<u64>,
+    /// That was in the namespace of a tenant, or the plugin is one's.
+    pub is_paced: bool,
     /// When it is asked again.
     pub due_ms: Option<u64>,
 }

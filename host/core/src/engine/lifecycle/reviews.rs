@@ -2,11 +2,11 @@
 //! a role or a binding changes that may concern the ServiceAccount. A version serves once all is known, and sees what its
 //! ServiceAccount may read and nothing else. A kind that it may read nowhere blocks it with a condition (R5).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Lifecycle;
-use super::bindings::{self, is_rbac};
+use super::bindings::{self, Bindings, MAX_BOUND_NAMESPACES, is_rbac};
 use super::plugin::{Plugin, Reviewed, Stage, Wanted};
 use super::timers::Timer;
 use crate::component::Version;
@@ -31,7 +31,8 @@ const CHANGED_MS: u64 = 1_000;
 const SETTLED_MS: u64 = 10_000;
 /// Between two reviews of one kind, however often somebody changes bindings.
 const SPACING_MS: u64 = 3_000;
-/// The same of a tenant's plugins: others' reviews wait for theirs, and a tenant may change its bindings all the time.
+/// The same of a tenant's plugins, and after what changes in a tenant's namespace, also of others that it names: their reviews
+/// wait for each other, and a tenant may change its bindings all the time.
 const TENANT_SPACING_MS: u64 = 15_000;
 /// Between two reviews when one has failed, doubled with each failure up to the most.
 const FAILED_MS: u64 = 5_000;
@@ -113,13 +114,77 @@ impl Plugin {
             is_unreadable.then(|| (Arc::clone(account), kind, reviewed))
         })
     }
+
+    /// Why it does not see all that its ServiceAccount may read: RoleBindings name that in too many namespaces.
+    pub(super) fn too_many_namespaces(&self) -> Option<String> {
+        let is_cut = |reviewed: &Reviewed| {
+            reviewed.has_more && !reviewed.wanted.is_dynamic && matches!(reviewed.readable, Some(Readable::In(_)))
+        };
+        let ((account, _), _) = self.reviews.iter().find(|(_, reviewed)| is_cut(reviewed))?;
+        Some(format!(
+            "RoleBindings name the ServiceAccount {account} in more than {MAX_BOUND_NAMESPACES} namespaces, of which the first \
+             {MAX_BOUND_NAMESPACES} by name count, and the plugin sees nothing in the others: give it a ClusterRoleBinding, or \
+             name its namespaces in spec.namespaces of the Plugin"
+        ))
+    }
 }
 
 impl Reviewed {
-    /// When to ask after a change.
-    fn after_change(&self, changed_ms: u64, plugin: &str) -> u64 {
-        let spacing_ms = tenant::of_plugin(plugin).map_or(SPACING_MS, |_| TENANT_SPACING_MS);
-        (changed_ms + CHANGED_MS).max(self.sent_ms + spacing_ms)
+    /// When to ask again that is to be asked at this time.
+    fn spaced(&self, due_ms: u64) -> u64 {
+        due_ms.max(self.sent_ms + if self.is_paced { TENANT_SPACING_MS } else { SPACING_MS })
+    }
+
+    /// Where to ask now: whether about all namespaces, and which by themselves. After a change in some namespaces it is about
+    /// these, since what is known of the others stays. Where it may read everywhere, asking for all is three requests.
+    fn next_places(
+        &mut self,
+        account: &ServiceAccount,
+        bindings: &Bindings,
+        now_ms: u64,
+    ) -> (bool, BTreeSet<Arc<str>>) {
+        let declared = &self.wanted.scope.namespaces;
+        let (namespaces, has_more) =
+            if declared.is_empty() { bindings.namespaces_of(account) } else { (declared.clone(), false) };
+        self.has_more = has_more;
+        let known = std::mem::replace(&mut self.namespaces, namespaces.clone());
+        let is_due = now_ms >= self.all_sent_ms + AGAIN_MS;
+        let changed = self.changed_in.as_ref().filter(|changed| !changed.is_empty() && !is_due);
+        match (&self.readable, changed) {
+            (Some(Readable::In(_)), Some(changed)) => {
+                let is_asked = |namespace: &Arc<str>| changed.contains(namespace) || !known.contains(namespace);
+                (false, namespaces.into_iter().filter(is_asked).collect())
+            }
+            _ => {
+                self.all_sent_ms = now_ms;
+                (true, namespaces)
+            }
+        }
+    }
+
+    /// The answer to a review of some namespaces, with what is known of the others that still count.
+    fn merged(&self, answer: Readable, asked: &BTreeSet<Arc<str>>) -> Readable {
+        match (answer, &self.readable) {
+            (Readable::In(mut readable), Some(Readable::In(known))) => {
+                let stays = |namespace: &&Arc<str>| self.namespaces.contains(*namespace) && !asked.contains(*namespace);
+                readable.extend(known.iter().filter(stays).cloned());
+                Readable::In(readable)
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    /// Somebody changes a role or a binding in a namespace, or for all of them.
+    fn on_change(&mut self, place: Option<&Arc<str>>, now_ms: u64, is_paced: bool) {
+        (self.changed_ms, self.is_paced) = (Some(now_ms), is_paced);
+        match (place, &mut self.changed_in) {
+            (Some(place), Some(changed)) if changed.len() < MAX_BOUND_NAMESPACES => {
+                _ = changed.insert(Arc::clone(place))
+            }
+            _ => self.changed_in = None,
+        }
+        let due_ms = self.spaced(now_ms + CHANGED_MS);
+        self.due_ms = Some(self.due_ms.map_or(due_ms, |before_ms| before_ms.min(due_ms)));
     }
 }
 
@@ -174,15 +239,18 @@ impl Lifecycle {
             }
             self.last_review += 1;
             (reviewed.in_flight, reviewed.sent_ms, reviewed.due_ms) = (Some(self.last_review), now_ms, None);
-            let declared = &reviewed.wanted.scope.namespaces;
-            let namespaces = if declared.is_empty() { self.bindings.namespaces_of(account) } else { declared.clone() };
+            let had_more = reviewed.has_more;
+            let (everywhere, namespaces) = reviewed.next_places(account, &self.bindings, now_ms);
+            if reviewed.has_more != had_more {
+                self.dirty.insert(Arc::clone(name));
+            }
             cx.effects.push(Effect::Review(Box::new(Review {
                 id: self.last_review,
                 plugin: Arc::clone(name),
                 account: Arc::clone(account),
                 kind: kind.clone(),
                 // A tenant's plugin reads its namespace alone, also where its ServiceAccount may read more.
-                everywhere: tenant::of_plugin(name).is_none(),
+                everywhere: everywhere && tenant::of_plugin(name).is_none(),
                 namespaces,
                 is_dynamic: reviewed.wanted.is_dynamic,
             })));
@@ -213,30 +281,35 @@ impl Lifecycle {
     }
 
     pub fn on_reviewed(&mut self, review: Review, result: Result<Readable, WriteError>, cx: &mut Context<'_>) {
-        let Review { id, plugin: name, account, kind, .. } = review;
+        let Review { id, plugin: name, account, kind, namespaces, .. } = review;
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
         let reviewed = plugin.reviews.get_mut(&(account, kind)).filter(|reviewed| reviewed.in_flight == Some(id));
         let Some(reviewed) = reviewed else { return };
         reviewed.in_flight = None;
         let now_ms = cx.now.mono_ms;
         let due_ms = match result {
-            Ok(readable) => {
+            Ok(answer) => {
+                let readable = reviewed.merged(answer, &namespaces);
                 // Roles are often applied together with the Plugin, and the API server may not know them yet.
                 let may_be_early = reviewed.readable.is_none() && readable != Readable::Everywhere;
                 (reviewed.readable, reviewed.failed, reviewed.failures) = (Some(readable), None, 0);
-                let due_ms = match reviewed.changed_ms {
+                match reviewed.changed_ms {
                     Some(changed_ms) if reviewed.sent_ms < changed_ms + CHANGED_MS => {
-                        reviewed.after_change(changed_ms, &name)
+                        reviewed.spaced(changed_ms + CHANGED_MS)
                     }
-                    Some(changed_ms) if reviewed.sent_ms < changed_ms + SETTLED_MS => changed_ms + SETTLED_MS,
+                    Some(changed_ms) if reviewed.sent_ms < changed_ms + SETTLED_MS => {
+                        reviewed.spaced(changed_ms + SETTLED_MS)
+                    }
                     _ if may_be_early => now_ms + SETTLED_MS,
-                    _ => now_ms + AGAIN_MS,
-                };
-                reviewed.is_settled = due_ms == now_ms + AGAIN_MS;
-                due_ms
+                    _ => {
+                        reviewed.changed_in = Some(BTreeSet::new());
+                        reviewed.all_sent_ms + AGAIN_MS
+                    }
+                }
             }
             Err(error) => {
                 reviewed.failed = Some(error);
+                reviewed.changed_in = None;
                 reviewed.failures = reviewed.failures.saturating_add(1);
                 let doublings = reviewed.failures.min(10) - 1;
                 now_ms + (FAILED_MS << doublings).min(MOST_FAILED_MS)
@@ -275,15 +348,16 @@ impl Lifecycle {
         if concerned.is_empty() {
             return;
         }
-        let now_ms = cx.now.mono_ms;
+        let (now_ms, place) = (cx.now.mono_ms, bindings::place(change));
+        let by_tenant = place.as_ref().is_some_and(|place| self.tenants.has(place));
         let mut changed = Vec::new();
         for (name, plugin) in &mut self.plugins {
+            let is_paced = by_tenant || tenant::of_plugin(name).is_some();
             let is_concerned = |account: &ServiceAccount| concerned.iter().any(|subject| subject.has(account));
             for ((account, _), reviewed) in &mut plugin.reviews {
-                if is_concerned(account) {
-                    (reviewed.changed_ms, reviewed.is_settled) = (Some(now_ms), false);
-                    let due_ms = reviewed.after_change(now_ms, name);
-                    reviewed.due_ms = Some(reviewed.due_ms.map_or(due_ms, |before_ms| before_ms.min(due_ms)));
+                let is_wanted = place.as_ref().is_none_or(|place| reviewed.wanted.scope.has_namespace(place));
+                if is_wanted && is_concerned(account) {
+                    reviewed.on_change(place.as_ref(), now_ms, is_paced);
                     changed.push(Arc::clone(name));
                 }
             }

@@ -72,6 +72,10 @@ impl Tenants {
         Self { selector, by_namespace: BTreeMap::new(), are_listed: false }
     }
 
+    pub fn has(&self, namespace: &str) -> bool {
+        self.by_namespace.contains_key(namespace)
+    }
+
     fn scope(&self) -> Option<Scope> {
         Some(Scope { labels: self.selector.clone()?, ..Scope::default() })
     }

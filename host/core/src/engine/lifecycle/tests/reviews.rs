@@ -53,6 +53,50 @@ impl Alone {
         self.reviews.iter().map(shown).collect()
     }
 
+    /// Bindings give the ServiceAccount something in these namespaces.
+    fn bind(&mut self, namespaces: &[String]) {
+        for namespace in namespaces {
+            self.grant(&binding(namespace, "reader", &podset()));
+        }
+    }
+
+    /// Where the reviews of PodSets without an answer ask: "*" for everywhere.
+    fn places(&self) -> Vec<String> {
+        let shown = |review: &Review| {
+            let everywhere = review.everywhere.then_some("*");
+            let places: Vec<&str> =
+                everywhere.into_iter().chain(review.namespaces.iter().map(|name| &**name)).collect();
+            places.join(",")
+        };
+        self.reviews.iter().filter(|review| review.kind == kind("PodSet")).map(shown).collect()
+    }
+
+    /// Of the namespaces that each review asks about, these may be read.
+    fn answer_of(&mut self, readable: &[String]) {
+        let readable: BTreeSet<Arc<str>> = readable.iter().map(|name| Arc::from(&**name)).collect();
+        while let Some(review) = self.reviews.pop_front() {
+            let answer = Readable::In(review.namespaces.intersection(&readable).cloned().collect());
+            self.with(|lifecycle, cx| lifecycle.on_reviewed(review, Ok(answer), cx));
+        }
+        self.settle();
+    }
+
+    /// Where the serving version sees PodSets.
+    fn sees(&self) -> String {
+        let active = self.lifecycle.plugins["podset"].active.as_ref().expect("it serves");
+        match &active.rights.as_ref().expect("it has a ServiceAccount")[&kind("PodSet")] {
+            Readable::Everywhere => "*".to_owned(),
+            Readable::In(namespaces) => namespaces.iter().map(|name| &**name).collect::<Vec<_>>().join(","),
+        }
+    }
+
+    /// The message of Permitted.
+    fn permitted(&self) -> String {
+        let conditions = self.shows("podset", "/conditions");
+        let permitted = conditions.as_array().unwrap().iter().find(|condition| condition["type"] == "Permitted");
+        permitted.unwrap()["message"].as_str().unwrap().to_owned()
+    }
+
     fn ready_lines(&mut self) -> Vec<String> {
         self.log().into_iter().filter(|line| line.contains("ready") || line.starts_with("serve")).collect()
     }
@@ -325,4 +369,165 @@ fn g9_a_version_that_none_replaces_ends_with_the_account_that_its_plugin_names_n
         (alone.ready("podset"), alone.shows("podset", "/identity")),
         ("True Serving".into(), &json!("mortise-system/blind"))
     );
+}
+
+/// "n000", "n001", ...
+fn numbered(namespaces: std::ops::Range<usize>) -> Vec<String> {
+    namespaces.map(|n| format!("n{n:03}")).collect()
+}
+
+#[test]
+fn g9_a_hundred_namespaces_with_a_binding_are_asked_about_and_permitted_says_when_there_are_more() {
+    let mut alone = Alone::identified();
+    alone.bind(&numbered(0..100));
+    for kind in ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"] {
+        alone.list(kind);
+    }
+    assert_eq!(alone.places(), [format!("*,{}", numbered(0..100).join(","))]);
+    alone.answer_of(&numbered(0..200));
+    assert_eq!(alone.sees(), numbered(0..100).join(","));
+    assert_eq!(alone.condition("podset", "Permitted"), "True Allowed");
+    alone.pass(10_000);
+    alone.answer_of(&numbered(0..200));
+
+    // One more, which comes after the others.
+    alone.pass(60_000);
+    alone.bind(&numbered(100..101));
+    for ms in [1_000, 9_000] {
+        alone.pass(ms);
+        assert_eq!(alone.reviews.iter().map(|review| review.namespaces.len()).max(), Some(0), "it is beyond the bound");
+        alone.answer_of(&numbered(0..200));
+    }
+    assert_eq!(alone.sees(), numbered(0..100).join(","));
+    assert_eq!(
+        (alone.ready("podset"), alone.condition("podset", "Permitted")),
+        ("True Serving".to_owned(), "True TooManyNamespaces".to_owned())
+    );
+    let message = alone.permitted();
+    for part in ["mortise-system/podset in more than 100 namespaces", "a ClusterRoleBinding", "spec.namespaces"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+
+    // The first ones by name are asked about.
+    alone.pass(60_000);
+    alone.bind(&["a".to_owned()]);
+    alone.pass(1_000);
+    assert_eq!(alone.places(), ["a"]);
+    alone.answer_of(&["a".to_owned()]);
+    assert_eq!(alone.sees(), format!("a,{}", numbered(0..99).join(",")));
+    alone.pass(60_000);
+    alone.answer_of(&["a".to_owned()]);
+    alone.pass(60_000);
+    alone.grant(&binding("a", "reader", &json!([])));
+    alone.pass(1_000);
+    assert_eq!(alone.places(), ["n099"], "it has a place again, and nothing is known of it");
+    alone.answer_of(&numbered(0..200));
+    assert_eq!(alone.sees(), numbered(0..100).join(","));
+
+    // What somebody with a right in the cluster says counts, however many bindings there are.
+    alone.pass(60_000);
+    alone.answer_of(&numbered(0..200));
+    let cluster_wide = json!({"roleRef": {"kind": "ClusterRole", "name": "reader"}, "subjects": podset()});
+    alone.grant(&rbac("ClusterRoleBinding", "", "podset", &cluster_wide));
+    alone.pass(3_000);
+    alone.answer(&Readable::Everywhere);
+    alone.settle();
+    assert_eq!((&*alone.sees(), &*alone.condition("podset", "Permitted")), ("*", "True Allowed"));
+}
+
+#[test]
+fn g9_namespaces_that_the_plugin_object_names_are_asked_about_however_many_bindings_there_are() {
+    let mut alone = Alone::identified();
+    alone.bind(&numbered(0..150));
+    alone.want("podset", json!({"serviceAccountName": "podset", "namespaces": numbered(50..150)}));
+    for kind in ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"] {
+        alone.list(kind);
+    }
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
+    alone.list("PodSet");
+    alone.list("ConfigMap");
+    assert_eq!(alone.places(), [format!("*,{}", numbered(50..150).join(","))]);
+    alone.answer_of(&numbered(0..150));
+    assert_eq!(alone.sees(), numbered(50..150).join(","));
+    assert_eq!(alone.condition("podset", "Permitted"), "True Allowed");
+    alone.pass(10_000);
+    alone.answer_of(&numbered(0..150));
+    alone.pass(60_000);
+    alone.bind(&numbered(200..201));
+    alone.pass(20_000);
+    assert_eq!(alone.asked(), NONE, "a namespace in which it sees nothing");
+}
+
+#[test]
+fn g9_a_plugin_whose_bindings_count_beyond_the_bound_alone_is_blocked_with_the_reason() {
+    let mut alone = Alone::identified();
+    alone.bind(&numbered(0..101));
+    alone.review(&NOWHERE);
+    alone.settle();
+    assert_eq!(alone.condition("podset", "Permitted"), "False Forbidden");
+    let message = alone.permitted();
+    assert!(message.contains("in more than 100 namespaces"), "{message}");
+}
+
+#[test]
+fn g9_after_a_change_in_one_namespace_the_others_are_not_asked_about_again() {
+    let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let mut alone = Alone::identified();
+    alone.bind(&of(&["a", "b"]));
+    for kind in ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"] {
+        alone.list(kind);
+    }
+    for _ in 0..2 {
+        assert_eq!(alone.places(), ["*,a,b"], "at the start, and once it is settled");
+        alone.answer_of(&of(&["a", "b"]));
+        alone.pass(10_000);
+    }
+    alone.pass(60_000);
+    alone.bind(&of(&["c"]));
+    alone.pass(1_000);
+    assert_eq!(alone.places(), ["c"]);
+    alone.answer_of(&of(&["c"]));
+    assert_eq!(alone.sees(), "a,b,c");
+    // Something else changes before that is settled.
+    alone.grant(&rbac("Role", "b", "reader", &json!({"rules": []})));
+    alone.pass(3_000);
+    assert_eq!(alone.places(), ["b,c"]);
+    alone.answer_of(&of(&["c"]));
+    assert_eq!(alone.sees(), "a,c");
+    alone.pass(7_000);
+    assert_eq!(alone.places(), ["b,c"], "confirmed");
+    alone.answer_of(&of(&["b"]));
+    assert_eq!(alone.sees(), "a,b");
+
+    // A role of the cluster may concern all of them.
+    let cluster_wide = json!({"roleRef": {"kind": "ClusterRole", "name": "reader"}, "subjects": podset()});
+    alone.grant(&rbac("ClusterRoleBinding", "", "podset", &cluster_wide));
+    for ms in [3_000, 7_000] {
+        alone.pass(ms);
+        assert_eq!(alone.places(), ["*,a,b,c"]);
+        alone.answer_of(&of(&["a", "b"]));
+    }
+    // After a failure, nothing is taken for known.
+    alone.grant(&binding("c", "reader", &json!([])));
+    alone.pass(3_000);
+    assert_eq!(alone.places(), [""], "it has no binding any more");
+    while let Some(review) = alone.reviews.pop_front() {
+        let error = WriteError { class: WriteErrorClass::Unavailable, message: "away".to_owned() };
+        alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Err(error), cx));
+    }
+    alone.pass(5_000);
+    assert_eq!(alone.places(), ["*,a,b"]);
+    alone.answer_of(&of(&["a", "b"]));
+    alone.pass(10_000);
+    alone.answer_of(&of(&["a", "b"]));
+
+    // However often one namespace changes, all are asked about once an hour.
+    let mut full = 0;
+    for n in 0..360 {
+        alone.grant(&binding("c", "reader", &if n % 2 == 0 { podset() } else { json!([]) }));
+        alone.pass(20_000);
+        full += alone.places().iter().filter(|places| places.starts_with('*')).count();
+        alone.answer_of(&of(&["a", "b"]));
+    }
+    assert!((1..=4).contains(&full), "{full} in two hours");
 }

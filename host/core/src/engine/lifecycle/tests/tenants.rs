@@ -538,3 +538,34 @@ fn l2_the_most_edges_that_a_manifest_may_have_are_searched() {
     let message = alone.shows("closing", "/conditions").to_string();
     assert!(message.contains("Kind064.example.com owns Kind000.example.com owns "), "{message}");
 }
+
+#[test]
+fn g11_a_tenant_that_names_everybody_in_its_bindings_has_others_asked_about_every_fifteen_seconds_at_most() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.want("web", json!({"serviceAccountName": "web"}));
+    alone.offer("web", "1");
+    alone.compiled("1", reading(None, "Web"));
+    alone.list("Web");
+    alone.list("Secret");
+    alone.review(&in_namespace("team-b"));
+    alone.settle();
+    alone.pass(60_000);
+    alone.answer(&in_namespace("team-b"));
+    let mut reviews = 0;
+    for second in 0..120 {
+        let subjects = json!([{"kind": "Group", "name": "system:authenticated", "number": second}]);
+        let binding = |role: &str| {
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": {"name": "all", "namespace": "team-a", "uid": "u", "resourceVersion": (1_000 + second).to_string()},
+                "roleRef": {"kind": "Role", "name": role}, "subjects": subjects,
+            })
+        };
+        let change = alone.store.apply(decoded(&binding(&second.to_string())));
+        alone.with(|lifecycle, cx| lifecycle.on_change(&change, cx));
+        alone.pass(1_000);
+        reviews += alone.reviews.len();
+        alone.answer(&in_namespace("team-b"));
+    }
+    assert!((2 * 7..=2 * 9).contains(&reviews), "{reviews} reviews of two kinds in two minutes");
+}
