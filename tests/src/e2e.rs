@@ -49,5 +49,6 @@ mod templates;
 mod tenants;
 mod tracked;
 mod two_hosts;
+mod webhook_clients;
 mod world;
 mod writes;

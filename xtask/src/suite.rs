@@ -69,11 +69,19 @@ pub(crate) enum RunOn {
 
 /// Tests that need what a local cluster has not, with the reason. With `--on local` they do not run, and the end of the
 /// output says so.
-const ONLY_ON_KUBERNETES: [(&str, &str); 5] = [
+const ONLY_ON_KUBERNETES: [(&str, &str); 7] = [
     ("the_real_one_answers_as_recorded", "it asks kube-apiserver itself"),
     (
         "x7_the_lease_of_the_deployed_host_has_the_priority_level_of_leader_election",
         "a local cluster has neither priority levels nor queues",
+    ),
+    (
+        "with_an_authority_of_clients_the_api_servers_reviews_are_answered_and_those_of_others_refused",
+        "a local cluster shows webhooks no certificate",
+    ),
+    (
+        "a_certificate_of_another_authority_or_name_ends_the_handshake_and_kubectl_says_so",
+        "a local cluster shows webhooks no certificate",
     ),
     ("kstatus_reads_stalled_before_reconciling_before_ready", "kstatus is a Go module"),
     ("x12_whatever_stalls_an_object_kstatus_and_kubectl_wait_see_it", "kstatus is a Go module"),
@@ -417,8 +425,13 @@ mod tests {
     #[test]
     fn every_test_that_is_skipped_exists_and_is_named() {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests");
-        let files =
-            ["conformance/src/lib.rs", "control-plane/tests/kstatus.rs", "src/e2e/deploy.rs", "src/e2e/stalled.rs"];
+        let files = [
+            "conformance/src/lib.rs",
+            "control-plane/tests/kstatus.rs",
+            "src/e2e/deploy.rs",
+            "src/e2e/stalled.rs",
+            "src/e2e/webhook_clients.rs",
+        ];
         let text = files.map(|file| std::fs::read_to_string(tests.join(file)).unwrap()).concat();
         let shown = skipped_text(RunOn::Local.skipped());
         for (name, _) in ONLY_ON_KUBERNETES {

@@ -114,6 +114,7 @@ fn kube_apiserver(binary: &Path, service_accounts: bool, layout: &Layout) -> Com
         .arg(flag("service-account-signing-key-file", &layout.pki("service-account.key")))
         .arg(flag("service-account-key-file", &layout.pki("service-account.pub")))
         .arg("--authorization-mode=RBAC")
+        .arg(flag("admission-control-config-file", &layout.admission_config()))
         // Nothing runs in Pods, and without the plugin a new namespace is usable at once.
         .args((!service_accounts).then_some("--disable-admission-plugins=ServiceAccount"))
         .args(["--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged", "--endpoint-reconciler-type=none"])

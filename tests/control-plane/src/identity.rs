@@ -1,5 +1,6 @@
-//! Identities: a certificate authority, the server's certificate, the key that signs ServiceAccount tokens, static
-//! tokens of named users, and kubeconfigs. All exist before anything starts, so a client needs nothing but a file.
+//! Identities: a certificate authority, the server's certificate, what the API server shows to admission webhooks, the key
+//! that signs ServiceAccount tokens, static tokens of named users, and kubeconfigs. All exist before anything starts, so a
+//! client needs nothing but a file.
 //!
 //! Keys are P-256: they are fast to generate and need no openssl, and the API server accepts them for ServiceAccount
 //! tokens.
@@ -9,7 +10,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
 use sha2::{Digest, Sha256};
 
 use crate::layout::Layout;
@@ -28,6 +32,7 @@ pub(crate) fn create(layout: &Layout, users: &[String]) -> Result<()> {
             .with_context(|| format!("create {}", dir.display()))?;
     }
     certificates(layout).context("make the API server's certificate")?;
+    webhook_client(layout).context("make the certificate that the API server shows to webhooks")?;
     let signing = KeyPair::generate().context("make the key that signs ServiceAccount tokens")?;
     secret(&layout.pki("service-account.key"), &signing.serialize_pem())?;
     secret(&layout.pki("service-account.pub"), &signing.public_key_pem())?;
@@ -63,12 +68,48 @@ pub(crate) fn kubeconfig(layout: &Layout, user: &str, token: &str) -> Result<Pat
     Ok(path)
 }
 
-fn certificates(layout: &Layout) -> Result<()> {
+fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>> {
     let mut params = CertificateParams::new(Vec::new())?;
-    params.distinguished_name.push(DnType::CommonName, "control-plane-ca");
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
+}
+
+/// A client certificate of an authority of its own, and the files by which the API server shows it to every admission
+/// webhook: <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers>.
+fn webhook_client(layout: &Layout) -> Result<()> {
+    let authority = authority("webhook-client-ca")?;
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate()?;
+    let client = params.signed_by(&key, &authority)?;
+    secret(&layout.pki("webhook-client-ca.crt"), &authority.pem())?;
+    secret(&layout.pki("webhook-client.crt"), &client.pem())?;
+    secret(&layout.pki("webhook-client.key"), &key.serialize_pem())?;
+
+    // "*" is the user for every address without one of its name.
+    let user = serde_json::json!({
+        "client-certificate": layout.pki("webhook-client.crt"), "client-key": layout.pki("webhook-client.key"),
+    });
+    let kubeconfig = serde_json::json!({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]});
+    secret(&layout.pki("webhooks.kubeconfig"), &format!("{kubeconfig:#}\n"))?;
+    let plugin = |name: &str| {
+        serde_json::json!({"name": name, "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": layout.pki("webhooks.kubeconfig"),
+        }})
+    };
+    let admission = serde_json::json!({
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+        "plugins": [plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")],
+    });
+    secret(&layout.admission_config(), &format!("{admission:#}\n"))
+}
+
+fn certificates(layout: &Layout) -> Result<()> {
+    let authority = authority("control-plane-ca")?;
 
     let mut params = CertificateParams::new(["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned))?;
     params.distinguished_name.push(DnType::CommonName, "kube-apiserver");

@@ -43,6 +43,10 @@ impl Layout {
         self.dir.join("audit-policy.yaml")
     }
 
+    pub(crate) fn admission_config(&self) -> PathBuf {
+        self.dir.join("admission.json")
+    }
+
     pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
         self.dir.join("kubeconfigs").join(user)
     }

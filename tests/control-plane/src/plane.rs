@@ -221,6 +221,12 @@ impl ControlPlane {
         self.layout.pki("ca.crt")
     }
 
+    /// The PEM file of the authority of the certificate that the API server shows to admission webhooks: another one than
+    /// [`Self::ca`]. A local cluster shows none.
+    pub fn webhook_client_ca(&self) -> PathBuf {
+        self.layout.pki("webhook-client-ca.crt")
+    }
+
     /// The kubeconfig of [`ADMIN`] or of a user from [`Options::users`]. The API server reads static tokens once, at
     /// its start; for a later identity see [`Self::service_account_kubeconfig`].
     pub fn kubeconfig(&self, user: &str) -> Result<PathBuf> {

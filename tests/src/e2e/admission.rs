@@ -35,7 +35,7 @@ fn other(content: &str) -> Vec<u8> {
     component
 }
 
-fn picture(world: &World, name: &str, spec: &Value) -> Value {
+pub(super) fn picture(world: &World, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "test.mortise.dev/v1", "kind": "Picture",
         "metadata": {"name": name, "namespace": world.namespace}, "spec": spec,
@@ -46,9 +46,16 @@ fn pictures(world: &World) -> Api<DynamicObject> {
     world.api("test.mortise.dev/v1", "Picture", Some(&world.namespace))
 }
 
-fn create(world: &World, name: &str, spec: &Value) -> Result<DynamicObject, kube::Error> {
+pub(super) fn create(world: &World, name: &str, spec: &Value) -> Result<DynamicObject, kube::Error> {
     let object: DynamicObject = serde_json::from_value(picture(world, name, spec)).unwrap();
     world.block_on(pictures(world).create(&PostParams::default(), &object))
+}
+
+/// A create that stores nothing.
+pub(super) fn try_create(world: &World, spec: &Value) -> Result<DynamicObject, kube::Error> {
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let object: DynamicObject = serde_json::from_value(picture(world, "probe", spec)).unwrap();
+    world.block_on(pictures(world).create(&dry_run, &object))
 }
 
 /// The Status of an API error.
@@ -72,16 +79,12 @@ fn world(name: &str) -> World {
 }
 
 /// The condition is True once the configurations are written; the API server sees them a moment later.
-fn wait_for_webhooks(world: &mut World) {
+pub(super) fn wait_for_webhooks(world: &mut World) {
     world.wait_condition("admitting", "Admitting", "True", "Served");
     world.wait_ready("admitting");
-    world.until("the API server calls the webhooks", || {
-        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-        let object: DynamicObject = serde_json::from_value(picture(world, "probe", &json!({}))).unwrap();
-        match world.block_on(pictures(world).create(&dry_run, &object)) {
-            Err(kube::Error::Api(status)) => (status.code == 422).then_some(()),
-            _ => None,
-        }
+    world.until("the API server calls the webhooks", || match try_create(world, &json!({})) {
+        Err(kube::Error::Api(status)) => (status.code == 422).then_some(()),
+        _ => None,
     });
 }
 

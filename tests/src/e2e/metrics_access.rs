@@ -8,15 +8,20 @@ use kube::client::Body;
 use super::rights::start_restricted_with;
 use super::world::{RESTRICTED, World};
 
-/// The status and the body of a scrape over TLS, whose certificate the host has made.
+/// The status and the body of a scrape over TLS.
 fn scrape(world: &World, token: Option<&str>) -> (u16, String) {
     let port = world.host.as_ref().expect("a host runs").metrics_port();
-    let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+    let request = Request::get("/metrics").body(Body::empty()).unwrap();
+    send(world, &format!("https://127.0.0.1:{port}"), token, request)
+}
+
+/// The status and the body of a response over TLS, whose certificate is not checked, and no client's is shown.
+pub(super) fn send(world: &World, server: &str, token: Option<&str>, request: Request<Body>) -> (u16, String) {
+    let mut config = kube::Config::new(server.parse().unwrap());
     config.accept_invalid_certs = true;
     config.auth_info.token = token.map(|token| token.to_owned().into());
     world.block_on(async {
         let client = Client::try_from(config).unwrap();
-        let request = Request::get("/metrics").body(Body::empty()).unwrap();
         let Ok(response) = client.send(request).await else { return (0, String::new()) };
         let code = response.status().as_u16();
         let body = response.into_body().collect_bytes().await.unwrap_or_default();
