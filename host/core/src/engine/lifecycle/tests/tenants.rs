@@ -300,7 +300,7 @@ fn g11_the_host_is_ready_without_what_a_tenant_brings() {
 }
 
 #[test]
-fn g11_a_tenant_whose_objects_would_fill_the_hosts_memory_reads_nothing_until_its_plugins_change() {
+fn g11_a_tenant_whose_objects_would_fill_the_hosts_memory_reads_nothing_for_ten_minutes_whatever_it_changes() {
     let mut alone = Alone::with_tenants(&["team-a", "team-b"]);
     alone.tenant_serves("team-a", "podset", "1", "PodSet");
     alone.tenant_serves("team-b", "podset", "1", "PodSet");
