@@ -2,6 +2,7 @@
 //! must not be able to do.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -11,6 +12,13 @@ use crate::checkout::root;
 
 /// The administrator of a namespace, without any right elsewhere.
 const ALICE: &str = "alice";
+/// A Node of a test.
+const NODE: &str = "e2e-tenant-harm";
+/// Objects whose calls take the second of their deadline each. One after the other, in the few workers of the host, they take
+/// many times [`AT_ONCE`].
+const SPINS: usize = 200;
+/// The deadline of what takes 0.2 s alone.
+const AT_ONCE: Duration = Duration::from_secs(10);
 
 fn mortise(arguments: &[&str]) -> String {
     let output = std::process::Command::new(built("debug/mortise")).args(arguments).output().unwrap();
@@ -19,7 +27,11 @@ fn mortise(arguments: &[&str]) -> String {
 }
 
 fn podset() -> String {
-    built("plugins/podset.wasm").to_str().unwrap().to_owned()
+    path("plugins/podset.wasm")
+}
+
+fn path(component: &str) -> String {
+    built(component).to_str().unwrap().to_owned()
 }
 
 /// As Alice, from standard input.
@@ -38,15 +50,20 @@ fn world_with_tenant(name: &str) -> World {
     let mut world = World::new(name);
     start_restricted_with(&mut world, &["--require-service-account", "--tenant-namespaces", "mortise.dev/tenant=true"]);
     grant(&world, &["--host", "--tenants"]);
-    world.plane.apply(&mortise(&["crd", &podset()])).unwrap();
-    world.kubectl(&["label", "crd", "podsets.app.example.com", OF_A_TEST]);
-    world.plane.apply(&mortise(&["rbac", &podset(), "--tenants"])).unwrap();
     tenant(&world, &world.namespace);
-    world.until("Alice may write PodSets", || {
-        let may = ["auth", "can-i", "create", "podsets.app.example.com", "-n", &world.namespace];
-        as_alice(&world, &may, "").ok()
-    });
+    define_for_tenants(&world, "podset", &podset(), "podsets.app.example.com");
     world
+}
+
+/// A plugin's definition, and the right to it for the administrators of namespaces.
+fn define_for_tenants(world: &World, name: &str, component: &str, definition: &str) {
+    world.plane.apply(&mortise(&["crd", component])).unwrap();
+    world.kubectl(&["label", "crd", definition, OF_A_TEST]);
+    world.plane.apply(&mortise(&["rbac", component, "--name", name, "--tenants"])).unwrap();
+    world.kubectl(&["label", "clusterrole", &format!("mortise-tenants-{name}"), OF_A_TEST]);
+    world.until("Alice may write its objects", || {
+        as_alice(world, &["auth", "can-i", "create", definition, "-n", &world.namespace], "").ok()
+    });
 }
 
 fn tenant(world: &World, namespace: &str) {
@@ -55,9 +72,19 @@ fn tenant(world: &World, namespace: &str) {
     world.kubectl(&["create", "rolebinding", ALICE, "-n", namespace, "--clusterrole=admin", &user]);
 }
 
+/// Another namespace of a test.
+fn create_namespace(world: &World, name: &str) {
+    world.until("the other namespace is free", || world.plane.kubectl_output(&["create", "namespace", name]).ok());
+    world.kubectl(&["label", "namespace", name, OF_A_TEST]);
+}
+
 /// Alice lets the host run podset in her namespace: the test's host is another user than the one of deploy/.
 fn alice_grants(world: &World, namespace: &str, name: &str) {
-    let rights = mortise(&["rbac", &podset(), "--name", name, "--tenant", namespace]);
+    alice_grants_component(world, namespace, name, &podset());
+}
+
+fn alice_grants_component(world: &World, namespace: &str, name: &str, component: &str) {
+    let rights = mortise(&["rbac", component, "--name", name, "--tenant", namespace]);
     as_alice(world, &["apply", "-f", "-"], &rights).unwrap();
     let (role, user) = (format!("--role=mortise-plugin-{name}-host"), format!("--user={RESTRICTED}"));
     as_alice(world, &["create", "rolebinding", &format!("host-{name}"), "-n", namespace, &role, &user], "").unwrap();
@@ -90,10 +117,11 @@ fn alice_applies(world: &World, namespace: &str, name: &str, replicas: i64) {
 }
 
 fn wait_pods(world: &World, name: &str, replicas: &str) {
-    world.until("the PodSet has its Pods", || {
-        let status = world.kubectl_here(&["get", "podset", name, "-o", "jsonpath={.status.replicas}"]);
-        (status == replicas).then_some(())
-    });
+    world.until("the PodSet has its Pods", || (replicas_of(world, &world.namespace, name) == replicas).then_some(()));
+}
+
+fn replicas_of(world: &World, namespace: &str, name: &str) -> String {
+    world.kubectl(&["get", "podset", name, "-n", namespace, "-o", "jsonpath={.status.replicas}"])
 }
 
 /// The rules of the host's ClusterRole among these documents.
@@ -137,10 +165,11 @@ fn g11_a_tenant_brings_a_plugin_without_any_right_in_the_cluster_and_it_acts_in_
 
     // A PodSet elsewhere is not the tenant's, whatever its ServiceAccount may.
     let other = format!("{here}-other");
-    world.kubectl(&["create", "namespace", &other]);
+    create_namespace(&world, &other);
     let subject = format!("--serviceaccount={here}:podset");
     let binding = ["create", "clusterrolebinding", "e2e-powerful", "--clusterrole=cluster-admin", &subject];
     world.kubectl(&binding);
+    world.kubectl(&["label", "clusterrolebinding", "e2e-powerful", OF_A_TEST]);
     let mut elsewhere = world.podset("elsewhere", 2);
     elsewhere["metadata"]["namespace"] = json!(other);
     world.apply(&elsewhere);
@@ -163,7 +192,46 @@ fn g11_a_tenant_brings_a_plugin_without_any_right_in_the_cluster_and_it_acts_in_
     world.kubectl(&["label", "namespace", &here, "mortise.dev/tenant=true"]);
     world.kubectl_here(&["scale", "podset/web", "--replicas=4"]);
     wait_pods(&world, "web", "4");
-    world.kubectl(&["delete", "namespace", &other, "--wait=false"]);
+}
+
+fn is_gone(world: &World, plugin: &str) -> bool {
+    let plugins = world.kubectl(&["get", "plugins", "-o", "name"]);
+    !plugins.lines().any(|line| line.ends_with(&format!("/{plugin}")))
+}
+
+/// First without their definition, which the plugin brings, and then with the one that an administrator applied.
+fn kinds_without_a_namespace_are_not_served(world: &mut World) {
+    let here = world.namespace.clone();
+    alice_offers(world, &here, "drain", "plugins/drain.wasm");
+    println!("{}", wait_event(world, "drain", "NotServed"));
+    let crds = world.kubectl(&["get", "crds", "-o", "name"]);
+    assert!(!crds.contains("nodemaintenances"), "it brings no definition: {crds}");
+    as_alice(world, &["delete", "configmap", "drain", "-n", &here], "").unwrap();
+    world.until("its Plugin is gone", || is_gone(world, &format!("{here}.drain")).then_some(()));
+
+    world.plane.apply(&mortise(&["crd", &path("plugins/drain.wasm")])).unwrap();
+    world.kubectl(&["label", "crd", "nodemaintenances.maintenance.mortise.dev", OF_A_TEST]);
+    world.apply(&world.node(NODE));
+    let maintenance = json!({
+        "apiVersion": "maintenance.mortise.dev/v1alpha1", "kind": "NodeMaintenance", "metadata": {"name": NODE},
+        "spec": {"nodeName": NODE},
+    });
+    world.until("NodeMaintenances are served", || world.plane.apply(&maintenance.to_string()).ok());
+    alice_offers(world, &here, "drain-defined", "plugins/drain.wasm");
+    println!("{}", wait_event(world, "drain-defined", "NotServed"));
+    let plugin = format!("{here}.drain-defined");
+    let why = world.until("its Plugin says which kind has no namespaces", || {
+        let message = world.condition(&plugin, "Established")?["message"].to_string();
+        message.contains("NodeMaintenance has no namespaces").then_some(message)
+    });
+    println!("{why}");
+    world.wait_condition(&plugin, "Ready", "False", "NotServed");
+}
+
+/// What the plugin of a drain would write.
+fn the_node_is_as_it_was(world: &World) {
+    assert_eq!(world.kubectl(&["get", "node", NODE, "-o", "jsonpath={.spec.unschedulable}"]), "");
+    assert_eq!(world.kubectl(&["get", "nodemaintenance", NODE, "-o", "jsonpath={.status}"]), "");
 }
 
 #[test]
@@ -204,11 +272,8 @@ fn g11_what_a_tenant_must_not_do_is_refused_and_harms_nobody() {
     // Webhooks, and kinds without a namespace.
     alice_offers(&world, &here, "daemons", "plugins/mydaemonset.wasm");
     println!("{}", wait_event(&world, "daemons", "BeyondTenant"));
-    alice_offers(&world, &here, "drain", "plugins/drain.wasm");
-    println!("{}", wait_event(&world, "drain", "NotServed"));
+    kinds_without_a_namespace_are_not_served(&mut world);
     assert_eq!(webhooks(&world), before, "and no webhook was registered");
-    let crds = world.kubectl(&["get", "crds", "-o", "name"]);
-    assert!(!crds.contains("nodemaintenances"), "nor a definition: {crds}");
 
     // A kind that the host's plugin has, and before that one that Alice has first.
     let (component, name) = (podset(), "podset");
@@ -220,6 +285,7 @@ fn g11_what_a_tenant_must_not_do_is_refused_and_harms_nobody() {
     println!("{}", wait_event(&world, "podset", "KindOwned"));
     world.kubectl_here(&["scale", "podset/web", "--replicas=3"]);
     wait_pods(&world, "web", "3");
+    the_node_is_as_it_was(&world);
 
     // One plugin beyond the bound.
     for number in 0..14 {
@@ -231,4 +297,43 @@ fn g11_what_a_tenant_must_not_do_is_refused_and_harms_nobody() {
     println!("{}", wait_event(&world, &beyond, "TooManyPlugins"));
     let plugins = world.kubectl(&["get", "plugins", "-o", "name"]);
     assert_eq!(plugins.lines().filter(|line| line.contains(&format!("/{here}."))).count(), 16);
+}
+
+#[test]
+fn q4_a_tenants_calls_that_never_end_delay_no_plugin_of_another_namespace() {
+    let world = world_with_tenant("tenant-spins");
+    let (here, other) = (world.namespace.clone(), format!("{}-other", world.namespace));
+    create_namespace(&world, &other);
+    tenant(&world, &other);
+    let hostile = "test-guests/hostile.wasm";
+    define_for_tenants(&world, "hostile", &path(hostile), "hostiles.test.mortise.dev");
+    alice_grants_component(&world, &here, "hostile", &path(hostile));
+    alice_offers(&world, &here, "hostile", hostile);
+    wait_event(&world, "hostile", "Serving");
+    alice_grants(&world, &other, "podset");
+    alice_offers(&world, &other, "podset", "plugins/podset.wasm");
+    alice_applies(&world, &other, "web", 1);
+    world.until("the other tenant's plugin serves", || (replicas_of(&world, &other, "web") == "1").then_some(()));
+
+    let spin = |number: usize| {
+        json!({
+            "apiVersion": "test.mortise.dev/v1", "kind": "Hostile",
+            "metadata": {"name": format!("spin-{number}"), "namespace": &here}, "spec": {"mode": "loop"},
+        })
+    };
+    let spins: Vec<Value> = (0..SPINS).map(spin).collect();
+    world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": spins}));
+    let exceeded = |world: &World| world.metric("mortise_guest_faults_total", "reason=\"DeadlineExceeded\"");
+    let another_exceeds = |world: &World| {
+        let before = exceeded(world);
+        world.until("a call exceeds its deadline", || (exceeded(world) > before).then_some(()));
+    };
+    another_exceeds(&world);
+    for replicas in 2..=6 {
+        alice_applies(&world, &other, "web", replicas);
+        world.until_within(AT_ONCE, "the PodSet of the other tenant has its Pods", &mut || {
+            (replicas_of(&world, &other, "web") == replicas.to_string()).then_some(())
+        });
+    }
+    another_exceeds(&world);
 }

@@ -36,7 +36,7 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Annotations of a Pod that takes so long to end once it is deleted: one for kwok, one for a local cluster.
 pub const ENDS_AFTER: [&str; 2] = ["example.com/terminates-in", "local-cluster.mortise.dev/stops-after"];
 
-/// The label of Nodes and further Namespaces of a test, which are deleted with it.
+/// The label of what a test makes without a namespace, such as Nodes and further Namespaces, which is deleted with it.
 pub const OF_A_TEST: &str = "mortise.dev/of-a-test=true";
 /// The CRDs whose objects have finalizers.
 const FINALIZED: [&str; 3] = [
@@ -517,7 +517,8 @@ impl World {
         delete(&["lease", "-n", HOST_NAMESPACE, "--all"]);
         // Otherwise a plugin for Deployments would find them in the next test, in a terminating namespace.
         delete(&["deployments", "-n", &self.namespace, "--all"]);
-        let _ = self.plane.kubectl_output(&["delete", "nodes,namespaces", "-l", OF_A_TEST, "--wait=false"]);
+        let of_a_test = "clusterrolebindings,clusterroles,nodes,namespaces";
+        let _ = self.plane.kubectl_output(&["delete", of_a_test, "-l", OF_A_TEST, "--wait=false"]);
         // No other test uses a namespace of this name.
         let _ = self.plane.kubectl_output(&["delete", "namespace", &self.namespace, "--wait=false"]);
     }
