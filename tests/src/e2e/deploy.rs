@@ -14,8 +14,14 @@ const DEFINITION: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefi
 const CONFIGURATION: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
 const PLUGIN: (&str, &str) = ("mortise.dev/v1alpha1", "Plugin");
 
+/// Flags that every host of these tests has with values for loopback and a namespace of tests.
+const OF_THE_WORLD: [&str; 5] =
+    ["--namespace", "--cache-dir", "--metrics-bind-address", "--health-probe-bind-address", "--webhook-port"];
+
 /// What `kubectl apply -k deploy/base` applied.
 struct Deployed {
+    /// The flags of its container.
+    flags: Vec<String>,
     /// All but the Namespace and the host's CRD, which other tests use too.
     removable: Vec<Value>,
     kubeconfig: std::path::PathBuf,
@@ -32,9 +38,15 @@ impl Deployed {
         let mut removable: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
         removable.retain(|object| !["Namespace", DEFINITION.1].contains(&object["kind"].as_str().unwrap()));
         let client = world.block_on(client(&kubeconfig));
-        let deployed = Self { removable, kubeconfig, client };
+        let deployed = Self { flags: flags(&removable), removable, kubeconfig, client };
         deployed.wait_for_policies(world);
         deployed
+    }
+
+    /// Starts the host as its Deployment does: one that lacks a flag of it ends at once.
+    fn start_host(&self, world: &mut World) {
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        world.start_host_with(&self.kubeconfig, &flags);
     }
 
     /// The API server reads new policies a moment after they were written.
@@ -71,6 +83,19 @@ impl Deployed {
             world.kubectl(&["delete", kind, name, "-n", namespace, "--ignore-not-found"]);
         }
     }
+}
+
+/// The flags of the Deployment among these objects, without those that the world has values for.
+fn flags(objects: &[Value]) -> Vec<String> {
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("it deploys the host");
+    let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+    let (command, flags) = arguments.split_first().unwrap();
+    assert_eq!(command, "run");
+    let flags = flags.iter().map(|flag| flag.as_str().unwrap().to_owned());
+    let is_of_world = |flag: &String| OF_THE_WORLD.contains(&flag.split('=').next().unwrap());
+    let flags: Vec<String> = flags.filter(|flag| !is_of_world(flag)).collect();
+    assert!(!flags.is_empty() && flags.iter().all(|flag| flag.starts_with("--") && !flag.contains("$(")), "{flags:?}");
+    flags
 }
 
 fn parsed(object: &Value) -> DynamicObject {
@@ -151,8 +176,7 @@ fn refused<T>(policy: &str, result: kube::Result<T>) -> String {
 
 /// The host as it is deployed serves a plugin that brings a CRD and webhooks.
 fn serve_admitting(world: &mut World, deployed: &Deployed) {
-    let arguments = ["--leader-elect", "--require-service-account"];
-    world.start_host_with(&deployed.kubeconfig, &arguments);
+    deployed.start_host(world);
     world.offer("admitting", &built("test-guests/admitting.wasm"));
     let component = built("test-guests/admitting.wasm");
     grant(world, &[component.to_str().unwrap(), "--service-account", "admitting"]);
@@ -288,7 +312,7 @@ fn x7_the_lease_of_the_deployed_host_has_the_priority_level_of_leader_election()
     let schema = ["get", "flowschema/mortise-leader-election", "-o"];
     let uid = world.kubectl(&[&schema[..], &["jsonpath={.metadata.uid}"]].concat());
     assert!(!uid.is_empty());
-    world.start_host_with(&deployed.kubeconfig, &["--leader-elect", "--require-service-account"]);
+    deployed.start_host(&mut world);
     world.until("the host leads", || {
         let holder = ["get", "lease/mortise", "-n", HOST_NAMESPACE, "-o", "jsonpath={.spec.holderIdentity}"];
         (!world.plane.kubectl_output(&holder).ok()?.is_empty()).then_some(())
