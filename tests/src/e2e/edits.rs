@@ -8,13 +8,8 @@ use super::world::{HOST_NAMESPACE, World};
 
 const MADE_BY_HOST: &str = "mortise.dev/host-namespace";
 
-fn of_plugin(world: &World, path: &str) -> String {
-    let path = format!("jsonpath={{{path}}}");
-    world.kubectl(&["get", "plugin", "podset", "--ignore-not-found", "-o", &path])
-}
-
 fn label(world: &World) -> String {
-    of_plugin(world, &format!(".metadata.labels.{}", MADE_BY_HOST.replace('.', "\\.")))
+    world.of_plugin("podset", &format!(".metadata.labels.{}", MADE_BY_HOST.replace('.', "\\.")))
 }
 
 /// One more Pod comes, by the version that served before.
@@ -32,7 +27,7 @@ fn serves_on(world: &World, edit: &str) {
 
 /// What the object shows of the version that serves, without times.
 fn shown(world: &World) -> Value {
-    let text = of_plugin(world, ".status");
+    let text = world.of_plugin("podset", ".status");
     let mut status: Value = serde_json::from_str(&text).unwrap_or_default();
     for condition in status["conditions"].as_array_mut().into_iter().flatten() {
         condition["lastTransitionTime"] = Value::Null;
@@ -61,12 +56,12 @@ fn l2_l3_a_plugin_serves_on_whatever_is_done_by_hand_to_the_object_that_the_host
     is_written_back(&world, &json!({"host": null, "conditions": null}));
     serves_on(&world, "parts of its status were removed");
 
-    let (before, uid) = (shown(&world), of_plugin(&world, ".metadata.uid"));
+    let (before, uid) = (shown(&world), world.of_plugin("podset", ".metadata.uid"));
     world.kubectl(&["delete", "plugin", "podset"]);
     serves_on(&world, "it was deleted");
     world.until("the host makes it again", || (shown(&world) == before).then_some(()));
     assert_eq!(label(&world), HOST_NAMESPACE);
-    assert_ne!(of_plugin(&world, ".metadata.uid"), uid);
+    assert_ne!(world.of_plugin("podset", ".metadata.uid"), uid);
 
     world.kubectl(&["label", "plugin", "podset", &format!("{MADE_BY_HOST}-"), "app.kubernetes.io/managed-by-"]);
     serves_on(&world, "it lost the host's labels");
@@ -94,7 +89,7 @@ fn l2_a_persons_plugin_serves_on_when_its_status_names_another_host_and_leaves_w
     serves_on(&world, "nothing");
     is_written_back(&world, &json!({"host": "elsewhere"}));
     serves_on(&world, "its status named another host");
-    assert_eq!(of_plugin(&world, ".status.host"), HOST_NAMESPACE);
+    assert_eq!(world.of_plugin("podset", ".status.host"), HOST_NAMESPACE);
 
     world.kubectl(&["delete", "plugin", "podset"]);
     world.until("its ConfigMap is a plugin of its own name", || (label(&world) == HOST_NAMESPACE).then_some(()));

@@ -11,10 +11,6 @@ fn plugin(world: &World, name: &str, spec: &Value) {
     }));
 }
 
-fn message(world: &World, plugin: &str, condition: &str) -> String {
-    world.condition(plugin, condition).map(|found| found["message"].as_str().unwrap().to_owned()).unwrap_or_default()
-}
-
 /// A picture that the plugin "admitting" refuses, since it has no image.
 fn is_refused(world: &World) -> bool {
     let picture = json!({
@@ -52,7 +48,7 @@ fn g10_a_copy_of_somebodys_definition_gives_no_webhook_for_its_objects_without_a
     world.start_host();
     world.offer("admitting", &built("test-guests/admitting.wasm"));
     world.wait_condition("admitting", "Ready", "False", "NotGranted");
-    let why = message(&world, "admitting", "Permitted");
+    let why = world.message("admitting", "Permitted");
     println!("{why}");
     assert!(why.contains(r#"{"admission":["Picture.test.mortise.dev"]}"#), "{why}");
     assert!(!is_refused(&world), "nobody reviews it");
@@ -73,7 +69,7 @@ fn g10_a_plugin_with_an_identity_serves_with_the_grants_that_are_printed_for_it(
     world.wait_condition("podset", "Ready", "False", "NoServiceAccount");
     plugin(&world, "podset", &json!({"serviceAccountName": "podset"}));
     world.wait_condition("podset", "Ready", "False", "NotGranted");
-    let why = message(&world, "podset", "Permitted");
+    let why = world.message("podset", "Permitted");
     println!("{why}");
     assert!(why.contains(r#""customResources":["podsets.app.example.com"]"#), "{why}");
     assert!(why.contains("mortise rbac FILE.wasm --name podset --service-account podset"), "{why}");

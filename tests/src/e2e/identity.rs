@@ -39,10 +39,6 @@ fn wait_replicas(world: &World, replicas: &str) {
     });
 }
 
-fn message(world: &World, plugin: &str, condition: &str) -> String {
-    world.condition(plugin, condition).and_then(|found| Some(found["message"].as_str()?.to_owned())).unwrap_or_default()
-}
-
 /// The host's writes since the mark: "podset patch podsets/status".
 fn writes(world: &World) -> BTreeSet<String> {
     let shown = |record: &mortise_control_plane::AuditRecord| {
@@ -64,7 +60,7 @@ fn g9_a_plugin_has_the_rights_of_its_service_account_and_the_audit_log_names_it(
     }
     let command =
         "mortise rbac FILE.wasm --name podset --service-account podset -n mortise-system | kubectl apply -f -";
-    assert!(message(&world, "podset", "Permitted").contains(command));
+    assert!(world.message("podset", "Permitted").contains(command));
     world.mark_audit();
     for plugin in ["podset", "foo"] {
         identify(&world, plugin);
@@ -94,7 +90,7 @@ fn g9_a_plugin_has_the_rights_of_its_service_account_and_the_audit_log_names_it(
     }));
     world.kubectl_here(&["scale", "podset/a", "--replicas=3"]);
     world.wait_condition("podset", "Permitted", "False", "Forbidden");
-    let why = message(&world, "podset", "Permitted");
+    let why = world.message("podset", "Permitted");
     println!("{why}");
     let (user, place) = (account("podset"), &world.namespace);
     assert!(why.contains(&format!("User \"{user}\" cannot ")), "{why}");
@@ -109,7 +105,7 @@ fn g9_a_plugin_has_the_rights_of_its_service_account_and_the_audit_log_names_it(
     world.kubectl(&["delete", "rolebinding/e2e-podset", "-n", HOST_NAMESPACE]);
     world.kubectl_here(&["scale", "podset/a", "--replicas=4"]);
     world.wait_condition("podset", "Permitted", "False", "Forbidden");
-    let why = message(&world, "podset", "Permitted");
+    let why = world.message("podset", "Permitted");
     println!("{why}");
     assert!(why.contains("gives the host, so that it may act as the ServiceAccount mortise-system/podset"), "{why}");
     bind_here(&world, "podset", "mortise-plugin-podset-identity");
@@ -240,7 +236,7 @@ fn g9_two_plugins_see_what_their_service_accounts_may_read_over_one_watch() {
     world.kubectl(&["delete", "rolebinding", "library", "-n", &here]);
     world.wait_condition("library", "Permitted", "False", "Forbidden");
     println!("taken away after {:.1} s, {} reviews", begin.elapsed().as_secs_f64(), bounded_reviews(&world, begin, 1));
-    let why = message(&world, "library", "Permitted");
+    let why = world.message("library", "Permitted");
     println!("{why}");
     assert!(why.contains("the ServiceAccount mortise-system/library may not list, watch and get"), "{why}");
     assert!(world.condition("password", "Ready").unwrap()["status"] == "True", "nobody asked about the other");

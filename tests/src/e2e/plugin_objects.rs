@@ -75,10 +75,6 @@ impl Delivery {
     }
 }
 
-fn of_plugin(world: &World, path: &str) -> String {
-    world.kubectl(&["get", "plugin", "podset", "-o", &format!("jsonpath={{{path}}}")])
-}
-
 /// The ConfigMaps of the delivery.
 fn sources(world: &World) -> Vec<String> {
     let names = world.kubectl(&["get", "configmaps", "-n", HOST_NAMESPACE, "-l", OF_DELIVERY, "-o", "name"]);
@@ -92,8 +88,9 @@ fn digest_of(component: &Path) -> String {
 /// Waits until this component serves, as the object says, whose spec has been read.
 fn wait_serving(world: &mut World, digest: &str) {
     world.until("the version serves", || {
-        let is_read = of_plugin(world, ".metadata.generation") == of_plugin(world, ".status.observedGeneration");
-        (is_read && of_plugin(world, ".status.digest") == digest).then_some(())
+        let is_read = world.of_plugin("podset", ".metadata.generation")
+            == world.of_plugin("podset", ".status.observedGeneration");
+        (is_read && world.of_plugin("podset", ".status.digest") == digest).then_some(())
     });
     world.wait_condition("podset", "Ready", "True", "Serving");
     for name in ["Stalled", "Reconciling"] {
@@ -119,9 +116,9 @@ fn a_plugin_is_delivered_updated_rolled_back_suspended_and_pruned_from_a_kustomi
     wait_serving(&mut world, &first_digest);
     let before = sources(&world);
     assert_eq!(before.len(), 1);
-    assert_eq!(format!("configmap/{}", of_plugin(&world, ".spec.source.configMap")), before[0]);
-    assert_eq!(of_plugin(&world, ".status.observed.digest"), first_digest);
-    assert_eq!(of_plugin(&world, ".status.host"), HOST_NAMESPACE);
+    assert_eq!(format!("configmap/{}", world.of_plugin("podset", ".spec.source.configMap")), before[0]);
+    assert_eq!(world.of_plugin("podset", ".status.observed.digest"), first_digest);
+    assert_eq!(world.of_plugin("podset", ".status.host"), HOST_NAMESPACE);
     let all = world.kubectl(&["get", "plugins", "-o", "name"]);
     assert_eq!(all.trim(), "plugin.mortise.dev/podset", "the ConfigMap itself is no plugin");
     world.apply(&world.podset("kept", 2));
@@ -150,7 +147,8 @@ fn a_plugin_is_delivered_updated_rolled_back_suspended_and_pruned_from_a_kustomi
     world.kubectl_here(&["scale", "podset/kept", "--replicas=3"]);
     git.deliver(&world, &first, &json!({"suspend": true, "config": {"podSecurity": "privileged"}}));
     world.until("the host has read the spec after that", || {
-        let generations = [".metadata.generation", ".status.observedGeneration"].map(|path| of_plugin(&world, path));
+        let generations =
+            [".metadata.generation", ".status.observedGeneration"].map(|path| world.of_plugin("podset", path));
         (generations[0] == generations[1]).then_some(())
     });
     let writes = world.writes_by_host();

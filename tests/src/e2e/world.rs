@@ -361,6 +361,18 @@ impl World {
         conditions.into_iter().find(|condition| condition["type"] == type_)
     }
 
+    /// The message of a condition of a Plugin object; empty while it has none.
+    pub fn message(&self, plugin: &str, type_: &str) -> String {
+        let found = self.condition(plugin, type_);
+        found.and_then(|found| Some(found["message"].as_str()?.to_owned())).unwrap_or_default()
+    }
+
+    /// A field of a Plugin object; empty while it does not exist.
+    pub fn of_plugin(&self, plugin: &str, path: &str) -> String {
+        let path = format!("jsonpath={{{path}}}");
+        self.kubectl(&["get", "plugin", plugin, "--ignore-not-found", "-o", &path])
+    }
+
     pub fn plugin_digest(&self, plugin: &str) -> Option<String> {
         let plugins = self.api("mortise.dev/v1alpha1", "Plugin", None);
         let object = self.block_on(plugins.get_opt(plugin)).unwrap()?;
