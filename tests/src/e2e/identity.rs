@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use mortise_control_plane::AuditRecord;
 use mortise_core::digest;
 use serde_json::json;
 
@@ -39,15 +40,35 @@ fn wait_replicas(world: &World, replicas: &str) {
     });
 }
 
+/// As whom the host sent a request: "podset".
+fn sender(record: &AuditRecord) -> String {
+    let identity = record.impersonated.as_deref().unwrap_or("the host");
+    identity.strip_prefix(&account("")).unwrap_or(identity).to_owned()
+}
+
 /// The host's writes since the mark: "podset patch podsets/status".
 fn writes(world: &World) -> BTreeSet<String> {
-    let shown = |record: &mortise_control_plane::AuditRecord| {
-        let identity = record.impersonated.as_deref().unwrap_or("the host");
-        let identity = identity.strip_prefix(&account("")).unwrap_or(identity);
+    let shown = |record: &AuditRecord| {
         let resource = [&*record.resource, &*record.subresource].join("/");
-        format!("{identity} {} {}", record.verb, resource.trim_end_matches('/'))
+        format!("{} {} {}", sender(record), record.verb, resource.trim_end_matches('/'))
     };
     world.writes_by(RESTRICTED).iter().map(shown).collect()
+}
+
+/// Events about a plugin's objects, which are in their namespace, are sent as its ServiceAccount. The host's own are about Plugin
+/// objects, and so in the namespace of Events about objects without one.
+fn events_are_sent_by_whom_they_concern(world: &World) {
+    let events = |world: &World| -> BTreeSet<(String, String)> {
+        let events = world.writes_by(RESTRICTED).into_iter().filter(|record| record.resource == "events");
+        events.map(|record| (sender(&record), record.namespace)).collect()
+    };
+    let of_foo = ("foo".to_owned(), world.namespace.clone());
+    world.until("foo's Event about its object is written", || events(world).contains(&of_foo).then_some(()));
+    let events = events(world);
+    assert!(events.contains(&("the host".to_owned(), "default".to_owned())), "{events:?}");
+    for (sender, namespace) in &events {
+        assert_eq!(sender == "the host", namespace == "default", "{events:?}");
+    }
 }
 
 #[test]
@@ -82,6 +103,7 @@ fn g9_a_plugin_has_the_rights_of_its_service_account_and_the_audit_log_names_it(
     for line in seen.iter().filter(|line| line.starts_with("the host ")) {
         assert!(of_host.iter().any(|resource| line.ends_with(&format!(" {resource}"))), "{line}");
     }
+    events_are_sent_by_whom_they_concern(&world);
 
     // Its rights to write are taken away: its writes alone are refused.
     world.apply(&json!({
