@@ -12,8 +12,8 @@ use super::reload::append_custom_section;
 use super::world::{World, built};
 
 const DEFINITION: &str = "gauges.test.mortise.dev";
-const V1: &str = "test.mortise.dev/v1";
-const V1ALPHA1: &str = "test.mortise.dev/v1alpha1";
+pub(super) const V1: &str = "test.mortise.dev/v1";
+pub(super) const V1ALPHA1: &str = "test.mortise.dev/v1alpha1";
 
 fn component() -> Vec<u8> {
     std::fs::read(built("test-guests/converting.wasm")).unwrap()
@@ -32,13 +32,13 @@ fn gauges(world: &World, api_version: &str) -> Api<DynamicObject> {
     world.api(api_version, "Gauge", Some(&world.namespace))
 }
 
-fn create(world: &World, api_version: &str, name: &str, spec: &Value) -> Result<DynamicObject, Error> {
+pub(super) fn create(world: &World, api_version: &str, name: &str, spec: &Value) -> Result<DynamicObject, Error> {
     let object = json!({"apiVersion": api_version, "kind": "Gauge", "metadata": {"name": name}, "spec": spec});
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     world.block_on(gauges(world, api_version).create(&PostParams::default(), &object))
 }
 
-fn get(world: &World, api_version: &str, name: &str) -> Result<DynamicObject, Error> {
+pub(super) fn get(world: &World, api_version: &str, name: &str) -> Result<DynamicObject, Error> {
     world.block_on(gauges(world, api_version).get(name))
 }
 

@@ -6,6 +6,7 @@ use mortise_control_plane::ADMIN;
 use serde_json::json;
 
 use super::admission::{create, forget_authority, picture, try_create, wait_for_webhooks};
+use super::conversion;
 use super::metrics_access::send;
 use super::world::{World, built};
 
@@ -43,6 +44,12 @@ fn with_an_authority_of_clients_the_api_servers_reviews_are_answered_and_those_o
     }
     let (code, body) = post(&world, "/convert/admitting");
     assert!(code == 500 && body.contains("does not convert yet"), "conversions need none: {code} {body}");
+    // Since the API server shows none there.
+    world.offer("converting", &built("test-guests/converting.wasm"));
+    world.wait_ready("converting");
+    conversion::create(&world, conversion::V1ALPHA1, "old", &json!({"size": "10Mi"})).unwrap();
+    let converted = conversion::get(&world, conversion::V1, "old").unwrap();
+    assert_eq!(converted.data["spec"], json!({"size": {"value": 10, "unit": "Mi"}}));
 }
 
 #[test]
