@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use mortise_wasm::plugin::Plugin;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use self::jobs::{Job, Jobs};
+use self::jobs::{Job, Jobs, tenant_of};
 use self::origin::Origins;
 use crate::input::{Input, Loaded, NotLoaded};
 use crate::loader::Loader;
@@ -46,9 +47,10 @@ pub(crate) struct Components {
 
 #[derive(Debug)]
 struct Known {
-    /// Where it was found: the newest last, and those of tenants first. The last one is read; one that has it no more is
-    /// removed, so that a tenant that has the component of another plugin too, and loses it, delays nobody. Of a tenant no
-    /// more than it may have plugins: the names of its ConfigMaps have no end.
+    /// Where it was found. The last one is read; one that has it no more is removed. Those of tenants come before the host's,
+    /// each tenant's together, its newest last: no more than it may have plugins, since the names of its ConfigMaps have no end.
+    /// A new tenant comes before the others, and so does one again whose ConfigMap could not be read. So a tenant that offers
+    /// the component of another again and again, and denies reading it, is not read instead of that one.
     origins: Vec<Origin>,
     stage: Stage,
 }
@@ -105,12 +107,17 @@ impl Components {
                 return;
             }
         };
+        let lost_at = matches!(known.stage, Stage::Missing).then(|| known.origin().clone());
         known.found(origin);
+        if let Some(at) = lost_at {
+            known.tries_last(&at);
+        }
         match &mut known.stage {
             Stage::Offered | Stage::Loaded(_) => {}
             Stage::Compiling { offered_again } => {
                 *offered_again = true;
-                // If it still waits, it waits no longer for what other tenants have.
+                // If it still waits, it is read where the host has it too, or from the newest of the same tenant. Another tenant's
+                // origin is not the last one, so it cannot move the job into its own turn.
                 self.jobs.replace(Job { digest, origin: known.origin().clone() });
             }
             Stage::Missing => known.compile(digest, &self.jobs),
@@ -146,7 +153,10 @@ impl Components {
                 known.stage = Stage::Missing;
                 return None;
             }
-            Err(NotLoaded::Changed(_) | NotLoaded::Unreachable(_)) => {
+            Err(not_loaded) => {
+                if let NotLoaded::Changed(at) = not_loaded {
+                    known.tries_last(&at);
+                }
                 known.compile(digest, &self.jobs);
                 return None;
             }
@@ -183,16 +193,31 @@ impl Known {
     }
 
     fn found(&mut self, origin: Origin) {
-        self.origins.retain(|known| *known != origin);
-        let Origin::Tenant(name) = &origin else { return self.origins.push(origin) };
-        let is_same_tenants =
-            |known: &Origin| matches!(known, Origin::Tenant(other) if other.namespace == name.namespace);
-        if self.origins.iter().filter(|known| is_same_tenants(known)).count() == MAX_PLUGINS {
-            let oldest = self.origins.iter().position(is_same_tenants);
-            oldest.map(|oldest| self.origins.remove(oldest));
+        let Some(tenant) = tenant_of(&origin) else {
+            self.origins.retain(|known| *known != origin);
+            return self.origins.push(origin);
+        };
+        let of_tenant = self.of_tenant(tenant);
+        let earlier = self.origins[of_tenant.clone()].iter().position(|known| *known == origin);
+        let oldest = (of_tenant.len() == MAX_PLUGINS).then_some(0);
+        self.origins.insert(of_tenant.end, origin);
+        if let Some(replaced) = earlier.or(oldest) {
+            self.origins.remove(of_tenant.start + replaced);
         }
-        let of_tenants = self.origins.partition_point(|known| matches!(known, Origin::Tenant(_)));
-        self.origins.insert(of_tenants, origin);
+    }
+
+    /// Where the origins of a tenant are. One that has none is before all others.
+    fn of_tenant(&self, tenant: &str) -> Range<usize> {
+        let is_its = |known: &Origin| tenant_of(known).is_some_and(|of| **of == *tenant);
+        let start = self.origins.iter().position(is_its).unwrap_or_default();
+        start..start + self.origins.iter().filter(|known| is_its(known)).count()
+    }
+
+    /// Reads the tenant of this origin after the others.
+    fn tries_last(&mut self, at: &Origin) {
+        let Some(tenant) = tenant_of(at) else { return };
+        let of_tenant = self.of_tenant(tenant);
+        self.origins[..of_tenant.end].rotate_right(of_tenant.len());
     }
 
     /// Removes an origin that has it no more. Whether there is no other.

@@ -38,12 +38,17 @@ struct Queue {
     last_turn: u64,
 }
 
+/// The tenant whose ConfigMap this is.
+pub(super) fn tenant_of(origin: &Origin) -> Option<&Arc<str>> {
+    match origin {
+        Origin::Tenant(name) => Some(&name.namespace),
+        Origin::ConfigMap(_) | Origin::File(_) => None,
+    }
+}
+
 impl Job {
     fn tenant(&self) -> Option<&Arc<str>> {
-        match &self.origin {
-            Origin::Tenant(name) => Some(&name.namespace),
-            Origin::ConfigMap(_) | Origin::File(_) => None,
-        }
+        tenant_of(&self.origin)
     }
 }
 
