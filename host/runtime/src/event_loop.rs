@@ -137,7 +137,8 @@ impl EventLoop {
                 let outputs = self.offers.take(input);
                 self.offered(outputs);
             }
-            Input::Tenant(event, component) => self.offered(vec![SourceOutput::Event(event, component)]),
+            Input::Tenant(tenancy, ..) if tenancy.has_ended() => {}
+            Input::Tenant(_, event, component) => self.offered(vec![SourceOutput::Event(event, component)]),
             Input::ListingDue(source) => {
                 let outputs = self.offers.listing_due(source);
                 self.offered(outputs);

@@ -10,12 +10,14 @@ use mortise_core::refusal::Refusal;
 use mortise_source::{Origin, SourceEvent};
 use mortise_wasm::plugin::Plugin;
 
+use crate::sources::Tenancy;
+
 #[derive(Debug)]
 pub(crate) enum Input {
     Event(Event),
     Source(SourceInput),
-    /// Of a tenant, whose plugins no other source has; with the origin of a component.
-    Tenant(Box<Event>, Option<(Digest, Origin)>),
+    /// Of a tenant, whose plugins no other source has; with the origin of a component. Of one that has ended it is not taken.
+    Tenant(Tenancy, Box<Event>, Option<(Digest, Origin)>),
     /// The deadline of a source's first list.
     ListingDue(Source),
     /// From a compile thread.

@@ -13,13 +13,13 @@ use mortise_core::object::{Kind, ResourceVersion};
 use mortise_core::store::Store;
 use mortise_source::{Origin, SourceEvent};
 use mortise_wasm::engine::{EngineOptions, Pooling};
-use mortise_wasm::workers::Workers;
+use mortise_wasm::workers::{JobDone, Workers};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::{Event, EventLoop, INPUTS, Input, LOOK_FOR_UNUSED, Phase, clock, interval};
+use super::{Effect, Event, EventLoop, INPUTS, Input, LOOK_FOR_UNUSED, Phase, clock, interval};
 use crate::components::Components;
 use crate::effects::Performer;
 use crate::http_client::HttpClient;
@@ -28,8 +28,8 @@ use crate::loader::Loader;
 use crate::log::Observations;
 use crate::metrics::Metrics;
 use crate::monitoring::{Scrape, probe, scrape};
-use crate::sources::Offers;
-use crate::sources::TenantSources;
+use crate::observer::Observer;
+use crate::sources::{Offers, Tenancy, TenantSources};
 use crate::state::{self, HostState, Inspector};
 use crate::supervise::{Failures, supervisor};
 use crate::testing::{DEADLINE, api_server, serve_on_loopback};
@@ -167,6 +167,33 @@ async fn a_refused_component_shows_in_the_probe_and_in_a_metric() {
         r#"mortise_plugin_ready{plugin="broken"} 0"#,
     ] {
         assert!(scraped.contains(line), "no {line} in\n{scraped}");
+    }
+}
+
+/// Counts the lists of tenants that the engine takes.
+#[derive(Default)]
+struct TenantLists(AtomicUsize);
+
+impl Observer for TenantLists {
+    fn event(&self, event: &Event) {
+        self.0.fetch_add(usize::from(matches!(event, Event::TenantListed(_))), Ordering::SeqCst);
+    }
+
+    fn effect(&self, _: &Effect) {}
+
+    fn called(&self, _: &JobDone) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g11_what_the_channel_still_holds_of_a_tenant_that_has_ended_is_not_taken() {
+    let (_host, mut event_loop) = at_rest().await;
+    let lists = Arc::new(TenantLists::default());
+    event_loop.performer.observer = Some(lists.clone());
+    let (earlier, later) = (Tenancy::new("team-a".into()), Tenancy::new("team-a".into()));
+    earlier.end();
+    for (tenancy, taken) in [(earlier, 0), (later, 1)] {
+        event_loop.take(Input::Tenant(tenancy, Event::TenantListed("team-a".into()).into(), None));
+        assert_eq!(lists.0.load(Ordering::SeqCst), taken);
     }
 }
 

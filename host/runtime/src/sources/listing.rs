@@ -109,12 +109,12 @@ fn too_many(object: &Object) -> SourceEvent {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use mortise_core::object::{Interner, Kind, ResourceVersion};
 
     use super::*;
 
-    fn config_map(name: &str) -> Box<Object> {
+    pub(in crate::sources) fn config_map(name: &str) -> Box<Object> {
         let json = format!(
             r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","namespace":"ns","uid":"u","resourceVersion":"1"}},
             "binaryData":{{"plugin.wasm":"AGFzbQ=="}}}}"#
@@ -123,7 +123,7 @@ mod tests {
         Box::new(Object::decode_as(&kind, json.as_bytes(), &mut Interner::default()).unwrap())
     }
 
-    fn words(events: Vec<SourceEvent>) -> Vec<String> {
+    pub(in crate::sources) fn words(events: Vec<SourceEvent>) -> Vec<String> {
         let word = |event| match event {
             SourceEvent::Found { offer, .. } => format!("found {}", offer.name),
             SourceEvent::Unreadable(unreadable) => format!("{} {}", unreadable.refusal.reason, unreadable.name),

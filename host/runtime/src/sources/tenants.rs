@@ -3,6 +3,7 @@
 //! are tenants.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,7 +32,15 @@ const EACH: Duration = Duration::from_secs(1);
 const BURST: u32 = 2 * MAX_PLUGINS as u32;
 
 /// A tenant's watch has this to say; None: it has ended.
-type Watched = (Arc<str>, Option<WatchEvent>);
+type Watched = (Tenancy, Option<WatchEvent>);
+
+/// A namespace for as long as it is a tenant. One that loses its label and gets it again is another, which has nothing of what
+/// queues still hold of the earlier one: its complete list, or a ConfigMap that was deleted in between.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenancy {
+    namespace: Arc<str>,
+    has_ended: Arc<AtomicBool>,
+}
 
 /// The watches of tenants' ConfigMaps.
 pub(crate) struct TenantSources {
@@ -42,6 +51,7 @@ pub(crate) struct TenantSources {
 }
 
 struct TenantWatch {
+    tenancy: Tenancy,
     task: AbortHandle,
     pace: Pace,
 }
@@ -62,6 +72,25 @@ impl Pace {
         let mut paid_until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *paid_until = (*paid_until).max(now) + EACH.saturating_mul(objects);
         paid_until.checked_sub(EACH * BURST)
+    }
+}
+
+impl Tenancy {
+    pub(crate) fn new(namespace: Arc<str>) -> Self {
+        Self { namespace, has_ended: Arc::default() }
+    }
+
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+    }
+
+    /// True for the event loop as soon as it has performed [`TenantSources::stop`].
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.has_ended, &other.has_ended)
     }
 }
 
@@ -88,23 +117,26 @@ impl TenantSources {
         };
         let (sink, events) = mpsc::channel(1);
         let watch = watch::run(self.api.clone(), objects, sink, |event| event);
-        let known = self.watches.get(&namespace).map(|earlier| earlier.pace.clone());
-        let pace = known.unwrap_or_else(|| Pace::new(Instant::now()));
-        let paced = send_on(events, pace.clone(), Arc::clone(&namespace), self.sink.clone());
+        let (tenancy, pace) = match self.watches.get(&namespace) {
+            Some(earlier) => (earlier.tenancy.clone(), earlier.pace.clone()),
+            None => (Tenancy::new(Arc::clone(&namespace)), Pace::new(Instant::now())),
+        };
+        let paced = send_on(events, pace.clone(), tenancy.clone(), self.sink.clone());
         let task = self.supervisor.task(format!("the watch of the plugins of {namespace}"), async {
             tokio::join!(watch, paced);
             Ok(())
         });
-        if let Some(earlier) = self.watches.insert(namespace, TenantWatch { task, pace }) {
+        if let Some(earlier) = self.watches.insert(namespace, TenantWatch { tenancy, task, pace }) {
             earlier.task.abort();
         }
     }
 
+    /// The event loop takes nothing more of this tenant, also nothing that was read before.
     pub(crate) fn stop(&mut self, namespace: &Arc<str>) {
-        if let Some(watch) = self.watches.remove(namespace) {
-            watch.task.abort();
-        }
-        let (sink, ended) = (self.sink.clone(), (Arc::clone(namespace), None));
+        let Some(watch) = self.watches.remove(namespace) else { return };
+        watch.tenancy.end();
+        watch.task.abort();
+        let (sink, ended) = (self.sink.clone(), (watch.tenancy, None));
         self.supervisor.spawn("the end of a tenant", async move {
             // An error means that the reader has ended.
             let _ = sink.send(ended).await;
@@ -113,7 +145,7 @@ impl TenantSources {
 }
 
 /// Sends a tenant's events on, no faster than its pace.
-async fn send_on(mut events: mpsc::Receiver<WatchEvent>, pace: Pace, namespace: Arc<str>, sink: mpsc::Sender<Watched>) {
+async fn send_on(mut events: mpsc::Receiver<WatchEvent>, pace: Pace, tenancy: Tenancy, sink: mpsc::Sender<Watched>) {
     while let Some(event) = events.recv().await {
         let objects = match &event {
             WatchEvent::Applied(_) | WatchEvent::Listing => 1,
@@ -123,29 +155,48 @@ async fn send_on(mut events: mpsc::Receiver<WatchEvent>, pace: Pace, namespace: 
         if let Some(later) = pace.add(Instant::now(), objects) {
             sleep_until(later).await;
         }
-        if sink.send((Arc::clone(&namespace), Some(event))).await.is_err() {
+        if sink.send((tenancy.clone(), Some(event))).await.is_err() {
             return;
         }
     }
 }
 
 fn read_all(mut events: mpsc::Receiver<Watched>, inputs: &mpsc::Sender<Input>) -> anyhow::Result<()> {
-    let mut listings = BTreeMap::new();
-    while let Some((namespace, event)) = events.blocking_recv() {
-        let Some(event) = event else {
-            listings.remove(&namespace);
-            continue;
-        };
-        let listing = listings.entry(Arc::clone(&namespace)).or_insert_with(|| Listing::new(&namespace, true));
-        for event in listing.take(event) {
-            inputs.blocking_send(input(&namespace, event)).context("the event loop has ended")?;
+    let mut listings = Listings::default();
+    while let Some((tenancy, event)) = events.blocking_recv() {
+        for event in listings.take(&tenancy, event) {
+            inputs.blocking_send(input(&tenancy, event)).context("the event loop has ended")?;
         }
     }
     Ok(())
 }
 
+/// What the watches of tenants have shown, by namespace.
+#[derive(Debug, Default)]
+struct Listings(BTreeMap<Arc<str>, (Tenancy, Listing)>);
+
+impl Listings {
+    /// Of a tenant that has ended nothing comes out and nothing is kept.
+    fn take(&mut self, tenancy: &Tenancy, event: Option<WatchEvent>) -> Vec<SourceEvent> {
+        let namespace = &tenancy.namespace;
+        let is_known = self.0.get(namespace).is_some_and(|(known, _)| known.is(tenancy));
+        let Some(event) = event.filter(|_| !tenancy.has_ended()) else {
+            if is_known {
+                self.0.remove(namespace);
+            }
+            return Vec::new();
+        };
+        let new = || (tenancy.clone(), Listing::new(namespace, true));
+        let known = self.0.entry(Arc::clone(namespace)).or_insert_with(new);
+        if !is_known {
+            *known = new();
+        }
+        known.1.take(event)
+    }
+}
+
 /// No other source has the names of a tenant's plugins.
-fn input(namespace: &Arc<str>, event: SourceEvent) -> Input {
+fn input(tenancy: &Tenancy, event: SourceEvent) -> Input {
     let (event, component) = match event {
         SourceEvent::Found { offer, origin } => {
             let found = (offer.digest.clone(), origin);
@@ -156,14 +207,68 @@ fn input(namespace: &Arc<str>, event: SourceEvent) -> Input {
             let source = format!("ConfigMap {name}").into();
             (Event::PluginGone { name, source }, None)
         }
-        SourceEvent::Listed => (Event::TenantListed(Arc::clone(namespace)), None),
+        SourceEvent::Listed => (Event::TenantListed(Arc::clone(&tenancy.namespace)), None),
     };
-    Input::Tenant(event.into(), component)
+    Input::Tenant(tenancy.clone(), event.into(), component)
 }
 
 #[cfg(test)]
 mod tests {
+    use mortise_core::object::ResourceVersion;
+    use tokio::time::timeout;
+
     use super::*;
+    use crate::sources::listing::tests::{config_map, words};
+    use crate::supervise::supervisor;
+    use crate::testing::{DEADLINE, api_server};
+
+    #[test]
+    fn g11_what_queues_hold_of_a_namespace_that_lost_its_label_is_not_of_the_tenant_that_it_is_again() {
+        let (earlier, later) = (Tenancy::new("ns".into()), Tenancy::new("ns".into()));
+        let mut listings = Listings::default();
+        let mut take = |tenancy: &Tenancy, event| words(listings.take(tenancy, event));
+        let nothing: [&str; 0] = [];
+        assert_eq!(take(&earlier, Some(WatchEvent::Listing)), nothing);
+        assert_eq!(take(&earlier, Some(WatchEvent::Listed(vec![*config_map("podset")]))), ["found ns/podset"]);
+        earlier.end();
+        assert_eq!(take(&earlier, Some(WatchEvent::Applied(config_map("deleted")))), nothing);
+        assert_eq!(take(&later, Some(WatchEvent::Listing)), nothing);
+        assert_eq!(take(&earlier, Some(WatchEvent::ListDone(ResourceVersion(1)))), nothing);
+        assert_eq!(take(&later, Some(WatchEvent::Listed(vec![*config_map("crontab")]))), ["found ns/crontab"]);
+        assert_eq!(take(&earlier, None), nothing, "its end comes late");
+        assert_eq!(take(&later, Some(WatchEvent::ListDone(ResourceVersion(2)))), ["listed"]);
+        assert_eq!(take(&later, Some(WatchEvent::Listing)), nothing);
+        assert_eq!(take(&later, Some(WatchEvent::ListDone(ResourceVersion(3)))), ["gone ns/crontab", "listed"]);
+        later.end();
+        assert_eq!(take(&later, None), nothing);
+        assert!(listings.0.is_empty(), "{listings:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn g11_a_watch_that_begins_anew_is_of_the_same_tenant_and_one_after_its_end_is_not() {
+        let ((supervisor, _failures), namespace) = (supervisor(), Arc::<str>::from("team-a"));
+        let (sink, mut events) = mpsc::channel(WAITING);
+        let api = api_server("127.0.0.1:1").await;
+        let mut sources = TenantSources { api, supervisor, sink, watches: BTreeMap::new() };
+        let watch = |sources: &mut TenantSources| {
+            sources.watch(Arc::clone(&namespace));
+            sources.watches[&namespace].tenancy.clone()
+        };
+        let (first, again) = (watch(&mut sources), watch(&mut sources));
+        assert!(first.is(&again) && !first.has_ended());
+        sources.stop(&namespace);
+        let next = watch(&mut sources);
+        assert!(first.has_ended() && !next.has_ended() && !next.is(&first));
+        let ended = async {
+            loop {
+                let (tenancy, event) = events.recv().await.expect("the sources hold the sender");
+                if event.is_none() {
+                    return tenancy;
+                }
+            }
+        };
+        assert!(timeout(DEADLINE, ended).await.expect("the reader gets the end").is(&first));
+    }
 
     #[test]
     fn g11_config_maps_that_change_all_the_time_are_read_at_a_pace_after_a_burst() {
