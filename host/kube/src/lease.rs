@@ -92,6 +92,7 @@ pub async fn run(
         namespace: Some(Arc::clone(&candidate.namespace)),
         selector: None,
         name: Some(Arc::clone(&candidate.name)),
+        page_objects: None,
     };
     let watched = keep_watched(api.clone(), scope, sink, |event| event);
     let Candidate { namespace, name, identity } = &candidate;

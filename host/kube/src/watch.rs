@@ -73,11 +73,13 @@ pub struct Objects {
     pub selector: Option<Arc<str>>,
     /// The name of a single object; None: all.
     pub name: Option<Arc<str>>,
+    /// Objects of one page of a list, which is in memory until the receiver has taken all of them; None: five hundred.
+    pub page_objects: Option<usize>,
 }
 
 impl From<Slice> for Objects {
     fn from(Slice { kind, namespace, labels }: Slice) -> Self {
-        Self { kind, namespace, selector: labels, name: None }
+        Self { kind, namespace, selector: labels, name: None, page_objects: None }
     }
 }
 
@@ -192,6 +194,7 @@ struct Stream {
 
 impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
     fn new(api: ApiServer, objects: Objects, sink: mpsc::Sender<T>, wrap: F) -> Self {
+        let page_objects = objects.page_objects.unwrap_or(page::OBJECTS);
         Self {
             api,
             objects,
@@ -204,7 +207,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             newest: ResourceVersion::default(),
             is_doubtful: false,
             streaming: true,
-            page_objects: page::OBJECTS,
+            page_objects,
             failed: None,
             retry: Retry::default(),
             unreachable_at: None,

@@ -33,6 +33,7 @@ pub(super) fn start(
         namespace: Some(namespace.as_str().into()),
         selector: Some(SELECTOR.into()),
         name: None,
+        page_objects: None,
     };
     supervisor.spawn("the check of the plugins' namespace", warn_if_missing(namespace.clone(), api.clone()));
     let api = api.clone();

@@ -26,8 +26,15 @@ use crate::supervise::Supervisor;
 
 /// ConfigMaps between the watches and the reader, of up to 1.4 MB of JSON each. The watches wait while there are as many.
 const WAITING: usize = 4;
+/// ConfigMaps of one page of a list, which is in memory while the watch waits: six MB at most, and not the 64 MiB that a response
+/// may have. A list of sixteen, all that a tenant may have, is four requests, and streaming lists have no pages.
+const PAGE: usize = 4;
 /// Between two ConfigMaps of a tenant that are read, once it has used up its burst: a component of 40 MiB takes a fifth of this.
 const EACH: Duration = Duration::from_secs(1);
+/// Between two of a list beyond those that are read, which are received and refused: at most 14 MB a second. A list of two
+/// thousand ends within the 218 seconds that the API server keeps its watch open at least, and the five minutes of a page's token.
+/// A longer one begins again after that time and has no end; its first sixteen are read.
+const EACH_UNREAD: Duration = Duration::from_millis(100);
 /// ConfigMaps that are read at once: all of a tenant's plugins, twice.
 const BURST: u32 = 2 * MAX_PLUGINS as u32;
 
@@ -56,6 +63,32 @@ struct TenantWatch {
     pace: Pace,
 }
 
+/// How long the ConfigMaps of a tenant's watch take to read, by their number.
+#[derive(Default)]
+struct Work {
+    /// Those that the present list has had, up to what is read of one.
+    listed: usize,
+}
+
+impl Work {
+    fn of(&mut self, event: &WatchEvent) -> Duration {
+        let times = |each: Duration, objects: usize| each.saturating_mul(u32::try_from(objects).unwrap_or(u32::MAX));
+        match event {
+            WatchEvent::Applied(_) => EACH,
+            WatchEvent::Listing => {
+                self.listed = 0;
+                EACH
+            }
+            WatchEvent::Listed(objects) => {
+                let read = objects.len().min(MAX_PLUGINS - self.listed);
+                self.listed += read;
+                times(EACH, read) + times(EACH_UNREAD, objects.len() - read)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+}
+
 /// Until when the ConfigMaps that were read take, at a tenant's pace. It outlives a watch that begins anew.
 #[derive(Clone)]
 struct Pace(Arc<Mutex<Instant>>);
@@ -65,12 +98,11 @@ impl Pace {
         Self(Arc::new(Mutex::new(now)))
     }
 
-    /// Adds ConfigMaps. When they may be read; None: now.
-    fn add(&self, now: Instant, objects: usize) -> Option<Instant> {
-        let objects = u32::try_from(objects).unwrap_or(u32::MAX);
+    /// Adds the time for ConfigMaps. When they may be read; None: now.
+    fn add(&self, now: Instant, work: Duration) -> Option<Instant> {
         // A change is one store, so a panic under the lock leaves it whole.
         let mut paid_until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *paid_until = (*paid_until).max(now) + EACH.saturating_mul(objects);
+        *paid_until = (*paid_until).max(now) + work;
         paid_until.checked_sub(EACH * BURST)
     }
 }
@@ -114,6 +146,7 @@ impl TenantSources {
             namespace: Some(Arc::clone(&namespace)),
             selector: Some(TENANT_SELECTOR.into()),
             name: None,
+            page_objects: Some(PAGE),
         };
         let (sink, events) = mpsc::channel(1);
         let watch = watch::run(self.api.clone(), objects, sink, |event| event);
@@ -146,13 +179,9 @@ impl TenantSources {
 
 /// Sends a tenant's events on, no faster than its pace.
 async fn send_on(mut events: mpsc::Receiver<WatchEvent>, pace: Pace, tenancy: Tenancy, sink: mpsc::Sender<Watched>) {
+    let mut work = Work::default();
     while let Some(event) = events.recv().await {
-        let objects = match &event {
-            WatchEvent::Applied(_) | WatchEvent::Listing => 1,
-            WatchEvent::Listed(objects) => objects.len().min(MAX_PLUGINS),
-            _ => 0,
-        };
-        if let Some(later) = pace.add(Instant::now(), objects) {
+        if let Some(later) = pace.add(Instant::now(), work.of(&event)) {
             sleep_until(later).await;
         }
         if sink.send((tenancy.clone(), Some(event))).await.is_err() {
@@ -271,19 +300,39 @@ mod tests {
     }
 
     #[test]
+    fn g11_what_a_list_has_beyond_the_plugins_that_a_tenant_may_have_does_not_wait_as_long_as_these() {
+        let mut work = Work::default();
+        let objects = |count: usize| {
+            let all = (0..count).map(|number| *config_map(&number.to_string()));
+            WatchEvent::Listed(all.collect())
+        };
+        assert_eq!(work.of(&WatchEvent::Listing), EACH);
+        assert_eq!(work.of(&objects(MAX_PLUGINS - 1)), EACH * (MAX_PLUGINS - 1) as u32);
+        assert_eq!(work.of(&objects(3)), EACH + 2 * EACH_UNREAD);
+        assert_eq!(work.of(&objects(10)), 10 * EACH_UNREAD);
+        assert_eq!(work.of(&WatchEvent::Listing), EACH);
+        assert_eq!(work.of(&objects(1)), EACH, "the next list");
+        assert_eq!(work.of(&WatchEvent::Applied(config_map("0"))), EACH);
+        assert_eq!(work.of(&WatchEvent::Deleted(config_map("0"))), Duration::ZERO);
+    }
+
+    #[test]
     fn g11_config_maps_that_change_all_the_time_are_read_at_a_pace_after_a_burst() {
         let began = Instant::now();
         let pace = Pace::new(began);
         for read in 1..=BURST {
-            assert!(pace.add(began, 1).is_none_or(|at| at <= began), "the burst, with {read}");
+            assert!(pace.add(began, EACH).is_none_or(|at| at <= began), "the burst, with {read}");
         }
         for beyond in 1..=60 {
-            assert_eq!(pace.add(began, 1), Some(began + beyond * EACH));
+            assert_eq!(pace.add(began, EACH), Some(began + beyond * EACH));
         }
         // A watch that begins anew has the same pace, and no new burst.
         let (again, later) = (pace.clone(), began + 60 * EACH);
-        assert_eq!(again.add(later, 1), Some(later + EACH));
+        assert_eq!(again.add(later, EACH), Some(later + EACH));
         let rested = later + (BURST + 1) * EACH;
-        assert!(again.add(rested, MAX_PLUGINS).is_none_or(|at| at <= rested), "after a rest all are read at once");
+        assert!(
+            again.add(rested, EACH * MAX_PLUGINS as u32).is_none_or(|at| at <= rested),
+            "after a rest all are read at once"
+        );
     }
 }

@@ -85,6 +85,27 @@ async fn f15_a_list_whose_next_page_has_expired_begins_again_and_ends_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_list_has_pages_of_the_size_that_its_reader_wants() {
+    let (api, queries) = pods(|query, _| match query {
+        LIST => ("400 Bad Request", r#"{"kind":"Status","code":400,"message":"no streaming lists"}"#.to_owned()),
+        "limit=4&continue=" => ok(page(&[pod("a", 5)], "next", 200)),
+        "limit=4&continue=next" => ok(page(&[pod("b", 150)], "", 200)),
+        _ => ok(String::new()),
+    })
+    .await;
+    let objects = Objects { page_objects: Some(4), ..Slice::from(Kind::new("v1", "Pod")).into() };
+    let (sink, mut events) = mpsc::channel(1);
+    let watch = tokio::spawn(run(api, objects, sink, |event| event));
+    let mut found: Vec<String> = Vec::new();
+    while found.last().is_none_or(|event| event != "list done@200") {
+        found.push(shown(&timeout(DEADLINE, events.recv()).await.unwrap().unwrap()));
+    }
+    watch.abort();
+    assert_eq!(found, ["Listing", "listed ns/a@5 ns/b@150", "list done@200"]);
+    assert_eq!(queries.lock().unwrap()[1..3], ["limit=4&continue=", "limit=4&continue=next"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn f16_a_watch_whose_connection_is_open_and_silent_is_opened_again_from_its_position() {
     let (api, queries) = pods(|query, _| match query {
         "limit=1" => ok(newest(300)),
