@@ -69,7 +69,7 @@ pub(crate) enum RunOn {
 
 /// Tests that need what a local cluster has not, with the reason. With `--on local` they do not run, and the end of the
 /// output says so.
-const ONLY_ON_KUBERNETES: [(&str, &str); 7] = [
+const ONLY_ON_KUBERNETES: [(&str, &str); 8] = [
     ("the_real_one_answers_as_recorded", "it asks kube-apiserver itself"),
     (
         "x7_the_lease_of_the_deployed_host_has_the_priority_level_of_leader_election",
@@ -84,6 +84,7 @@ const ONLY_ON_KUBERNETES: [(&str, &str); 7] = [
         "a local cluster shows webhooks no certificate",
     ),
     ("kstatus_reads_stalled_before_reconciling_before_ready", "kstatus is a Go module"),
+    ("kstatus_sees_of_a_plugin_whether_its_newest_version_comes_up_serves_or_was_refused", "kstatus is a Go module"),
     ("x12_whatever_stalls_an_object_kstatus_and_kubectl_wait_see_it", "kstatus is a Go module"),
     ("x12_so_do_they_with_a_child_whose_name_is_taken_and_one_that_is_refused", "kstatus is a Go module"),
 ];
@@ -430,6 +431,7 @@ mod tests {
             "control-plane/tests/kstatus.rs",
             "src/e2e/deploy.rs",
             "src/e2e/stalled.rs",
+            "src/e2e/plugin_objects.rs",
             "src/e2e/webhook_clients.rs",
         ];
         let text = files.map(|file| std::fs::read_to_string(tests.join(file)).unwrap()).concat();

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use mortise_control_plane::kstatus::{self, Status};
 use mortise_core::digest;
 use serde_json::{Value, json};
 
@@ -194,4 +195,43 @@ fn a_plugin_waits_for_the_digest_that_it_is_pinned_to_and_for_its_source() {
     world.apply(&plugin("podset", &digest_of(&second)));
     world.wait_condition("pinned", "Ready", "True", "Serving");
     assert_eq!(world.plugin_digest("pinned").as_deref(), Some(&*digest_of(&second)));
+}
+
+#[test]
+fn kstatus_sees_of_a_plugin_whether_its_newest_version_comes_up_serves_or_was_refused() {
+    let mut world = World::new("kstatus");
+    world.start_host();
+    world.wait_plugins_served();
+    let [first, second] = ["plugins/podset.wasm", "test-guests/podset-next.wasm"].map(built);
+    let wants = |world: &World, rest: &Value| {
+        let mut spec = json!({"source": {"configMap": "podset"}, "digest": digest_of(&first)});
+        spec.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        let (kind, metadata) = ("Plugin", json!({"name": "judged"}));
+        world.apply(&json!({"apiVersion": "mortise.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}));
+    };
+    let wait = |world: &World, reason: &str, expected: Status| {
+        world.until("kstatus sees what the Plugin is", || {
+            let live: Value = serde_json::from_str(&world.kubectl(&["get", "plugin/judged", "-o", "json"])).unwrap();
+            let judged = kstatus::status_of(&live).unwrap().0;
+            (world.condition("judged", "Ready").unwrap_or_default()["reason"] == reason && judged == expected)
+                .then(|| println!("{reason}: {judged:?}"))
+        });
+    };
+    wants(&world, &json!({}));
+    wait(&world, "SourceNotFound", Status::Failed);
+    world.offer("podset", &second);
+    wait(&world, "DigestMismatch", Status::Failed);
+    world.offer("podset", &first);
+    wait(&world, "Serving", Status::Current);
+    world.offer("podset", &second);
+    wait(&world, "ServingPrevious", Status::Failed);
+    assert_eq!(world.of_plugin("judged", ".status.observed.digest"), digest_of(&second), "what was read last");
+    assert_eq!(world.of_plugin("judged", ".status.digest"), digest_of(&first));
+    world.offer("podset", &first);
+    wait(&world, "Serving", Status::Current);
+    world.stop_host();
+    wants(&world, &json!({"suspend": true}));
+    wait(&world, "Serving", Status::InProgress);
+    world.start_host();
+    wait(&world, "Suspended", Status::InProgress);
 }
