@@ -94,8 +94,8 @@ impl<'a> Finder<'a> {
         if let Found::Taken(_) = by_name {
             return by_name;
         }
-        let by_name = self.snapshot.get(&child.target.kind, &child.target.name);
-        let predecessors: BTreeSet<&str> = by_name.into_iter().chain(others).map(|live| &*live.uid).collect();
+        let predecessors: BTreeSet<&str> =
+            self.known(&child.target).into_iter().chain(others).map(|live| &*live.uid).collect();
         self.missing(child, &Vec::from_iter(predecessors))
     }
 
@@ -139,13 +139,21 @@ impl<'a> Finder<'a> {
     fn at(&self, target: &ObjectRef) -> Found<'a> {
         let live = match self.existing.find(target) {
             Some(child) => child,
-            None => match self.snapshot.get(&target.kind, &target.name) {
+            None => match self.known(target) {
                 None => return Found::Absent(target.clone()),
                 Some(other) if !is_child(self.spec, self.primary, other) => return Found::Taken(other),
                 Some(child) => child,
             },
         };
         if live.deleting { Found::Terminating } else { Found::Live(live) }
+    }
+
+    /// The object of this name. What the plugin may not read is as absent, so the API server answers the create; a child is
+    /// found wherever it is.
+    fn known(&self, target: &ObjectRef) -> Option<&'a Arc<Object>> {
+        let is_seen = || self.spec.sees(&target.kind, &target.name.namespace);
+        let live = self.snapshot.get(&target.kind, &target.name)?;
+        (is_seen() || is_child(self.spec, self.primary, live)).then_some(live)
     }
 
     /// Living children that have other names than the outcome's, because they replaced others.

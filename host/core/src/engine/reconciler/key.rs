@@ -191,6 +191,12 @@ impl StalledReason {
         Some(Self::new(RESERVED_NAMESPACE, format!("{subject} not written: {HOSTS_NAMESPACE}")))
     }
 
+    /// An object has the name of a child, and the plugin may not read whose it is.
+    pub fn exists_unread(target: &ObjectRef, denial: &str) -> Self {
+        let message = format!("{target} exists already, and the plugin may not read it there: {denial}");
+        Self::new(CHILD_EXISTS, message)
+    }
+
     /// Others' objects have the names of children (X3), or these would be in the host's namespace.
     pub fn children_exist(taken: &[Taken], owner: &Kind) -> Option<Self> {
         let (reserved, existing): (Vec<_>, Vec<_>) = taken.iter().partition(|taken| taken.is_reserved);

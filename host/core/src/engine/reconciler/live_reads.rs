@@ -76,13 +76,14 @@ impl Reconciler {
         let owner = snapshot.get(&controller.spec.primary, &key.name);
         let Some(state) = self.keys.get_mut(key) else { return };
         let child = state.run_mut().and_then(|run| run.children.get(target)).cloned();
+        let is_seen = controller.spec.sees(&target.kind, &target.name.namespace);
         let (class, stall) = match result {
             Ok(Some(live)) if owner.is_some_and(|owner| plan::is_child(&controller.spec, owner, live)) => {
                 state.expectations.pending.push(expectation(live, Some(live.resource_version)));
                 return;
             }
             // The cache does not show it yet.
-            Ok(Some(_)) if child.as_ref().is_some_and(|child| child.may_share_name) => {
+            Ok(Some(_)) if is_seen && child.as_ref().is_some_and(|child| child.may_share_name) => {
                 (WriteErrorClass::Conflict, None)
             }
             Ok(Some(live)) => {
@@ -92,6 +93,10 @@ impl Reconciler {
             }
             // It was deleted since.
             Ok(None) => (WriteErrorClass::Conflict, None),
+            // The create was allowed, and a right to read is not what it lacks: tried again as any taken name.
+            Err(error) if error.class == WriteErrorClass::Denied => {
+                (WriteErrorClass::Conflict, Some(StalledReason::exists_unread(target, &error.message)))
+            }
             Err(error) => (error.class, None),
         };
         if let Some(run) = state.run_mut() {

@@ -14,7 +14,7 @@ fn granted(number: usize, without: &str) -> Value {
 }
 
 /// The notes of the Events with a reason.
-fn notes(host: &Host, reason: &str) -> Vec<String> {
+pub(super) fn notes(host: &Host, reason: &str) -> Vec<String> {
     let events = host.objects.values().filter(|object| object["kind"] == "Event" && object["reason"] == reason);
     events.map(|event| event["note"].as_str().unwrap().to_owned()).collect()
 }

@@ -1,6 +1,8 @@
 //! Plugins with ServiceAccounts: whose request each write is.
 
 use super::*;
+use crate::event::LiveTarget;
+use crate::service_account::ServiceAccount;
 
 /// A person lets a plugin act as this ServiceAccount.
 fn name_account(host: &mut Host, number: usize, account: &str) {
@@ -118,4 +120,41 @@ fn g9_a_plugin_of_some_namespaces_neither_sees_nor_writes_anything_in_others() {
     write_spec(&mut host, 0, everything);
     host.pass(60_000);
     assert_eq!(children(&mut host), BTreeSet::from(["team-b".to_owned()]), "the child of the other is under way");
+}
+
+#[test]
+fn g9_x3_a_name_that_is_taken_where_the_plugin_may_not_read_is_the_api_servers_answer_and_says_not_whose() {
+    let mut host = Host::serving(1);
+    let config_map = Kind::new("v1", "ConfigMap");
+    let account = Arc::new(ServiceAccount { namespace: "mortise-system".into(), name: "zero".into() });
+    host.readable.insert((account.to_string(), config_map), Readable::In(BTreeSet::from(["team-a".into()])));
+    name_account(&mut host, 0, "zero");
+    host.create_objects(0, 1);
+    let (target, _) = host.bodies.values().next().cloned().expect("a child is created");
+    let reference = json!([{"apiVersion": "v1", "kind": "Node", "name": "secret", "uid": "n", "controller": true}]);
+    let name = &*target.name.name;
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default", "uid": "c", "ownerReferences": reference},
+    });
+    host.store(&target, theirs);
+    host.fail_creates(WriteErrorClass::Denied, |_| true);
+    host.pass(20_000);
+    assert_eq!(grants::notes(&host, "ChildExists"), Vec::<String>::new());
+    let mut tries = 0;
+    // An hour of an API server that answers within half a second.
+    for _ in 0..7_200 {
+        tries += host.creates.len();
+        host.fail_creates(WriteErrorClass::AlreadyExists, |_| true);
+        for object in std::mem::take(&mut host.live_reads) {
+            let read = LiveTarget { object, service_account: Some(Arc::clone(&account)) };
+            let denied = WriteError { class: WriteErrorClass::Denied, message: "cannot get".to_owned() };
+            host.step(Event::LiveRead(read, Err(denied)));
+        }
+        host.pass(500);
+    }
+    let notes = grants::notes(&host, "ChildExists");
+    let expected = format!("{target} exists already, and the plugin may not read it there: cannot get");
+    assert!(!notes.is_empty() && notes.iter().all(|note| note.contains(&expected)), "{notes:?}");
+    assert!((1..=30).contains(&tries), "it backs off as for a name that is taken: {tries}");
 }

@@ -1,5 +1,7 @@
 //! Objects that exist already and become children.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::contract::Handling;
 use crate::object::ResourceVersion;
@@ -141,4 +143,41 @@ fn x6_an_adoption_that_the_manifest_does_not_grant_or_that_names_nothing_is_refu
     let kept = json!({"apiVersion": "v1", "kind": "ConfigMap"});
     expect![[r#"the outcome was refused: child "c": adopt: a child that is kept as it is cannot be adopted"#]]
         .assert_eq(&refusal_of(&adopting(), Child { handling: Handling::Keep, ..adopted("c", &kept) }));
+}
+
+#[test]
+fn g9_an_object_with_the_name_of_a_child_is_as_absent_where_the_plugin_may_not_read() {
+    let mut hidden = adopting();
+    let elsewhere = Arc::new(crate::scope::tests::scope(&["elsewhere"], ""));
+    hidden.visible = ["Pod", "ConfigMap"].map(|kind| (Kind::new("v1", kind), Arc::clone(&elsewhere))).into();
+    let theirs = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n", "controller": true}]);
+    let controlled = json!({"metadata": {"ownerReferences": theirs}});
+    let dying = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let of_host = json!({"metadata": {"labels": {"mortise.dev/plugin": "true"}}});
+    for object in [pod("a"), config(json!({"a": "1"}))] {
+        let named = adopted("c", &object);
+        for wanted in [
+            named.clone(),
+            Child { adopt: false, ..named.clone() },
+            Child { adopt: false, or_skip: true, ..named },
+            child("c", &object),
+        ] {
+            let wanted = outcome(vec![wanted]);
+            let absent = missing(&hidden, &wanted, vec![]).unwrap();
+            let target = absent.children[0].target();
+            for more in [&controlled, &dying, &of_host, &json!({})] {
+                let mut live = old(object.clone());
+                json_patch::merge(&mut live, more);
+                live["metadata"]["name"] = json!(&*target.name.name);
+                assert_ne!(missing(&adopting(), &wanted, vec![live.clone()]).unwrap(), absent, "{more}");
+                assert_eq!(missing(&hidden, &wanted, vec![live]).unwrap(), absent, "{more}");
+            }
+        }
+    }
+    let own = outcome(vec![child("c", &config(json!({}))), child("p", &pod("a"))]);
+    let live = created(&own);
+    assert_eq!(shown(&missing(&hidden, &outcome(vec![]), live.clone()).unwrap()).matches("delete").count(), 2);
+    let again = missing(&hidden, &own, live).unwrap();
+    let creates = |op: &WriteOp| op.creates(|_| true);
+    assert!(!again.children.iter().any(creates), "what it created is found: {}", shown(&again));
 }
