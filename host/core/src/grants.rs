@@ -36,7 +36,7 @@ pub struct Grants {
     /// The kinds of roles, webhooks and the like that it may write, "RoleBinding.rbac.authorization.k8s.io".
     #[serde(skip_serializing_if = "Names::is_empty")]
     pub writes: Names,
-    /// It may write in the host's namespace.
+    /// It may write in the host's namespace, and ConfigMaps that bring plugins.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub host_namespace: bool,
     /// The most objects that its outcomes may want, of all its keys together.

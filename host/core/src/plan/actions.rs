@@ -22,6 +22,7 @@ use crate::manifest::writes::{WriteVerb, allows, allows_subresource};
 use crate::manifest::{ControllerSpec, is_builtin_group};
 use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion, is_object_name};
 use crate::store::Snapshot;
+use crate::well_known::PLUGIN;
 use crate::write::{Precondition, WriteOp};
 
 /// The fingerprint of the last patch of each object and subresource, and the version that it made.
@@ -53,10 +54,19 @@ pub struct ActionDiff {
     pub missing: Vec<ObjectRef>,
     /// Objects in the host's namespace, which are not written.
     pub reserved: Vec<ObjectRef>,
+    /// ConfigMaps that bring plugins, which are not written.
+    pub sources: Vec<ObjectRef>,
     /// The removals exceed [`MAX_DELETES_PER_PLAN`].
     pub more: bool,
     /// Bytes of JSON that were parsed for the comparison, for which the plugin is charged.
     pub parsed_bytes: usize,
+}
+
+impl ActionDiff {
+    fn bound_removals(&mut self) {
+        self.more = self.removals.len() > MAX_DELETES_PER_PLAN;
+        self.removals.truncate(MAX_DELETES_PER_PLAN);
+    }
 }
 
 pub(super) fn prepare(
@@ -121,7 +131,7 @@ fn prepare_one(spec: &ControllerSpec, action: &contract::Action) -> Result<Prepa
     if let Action::Patch { patch_kind, body, subresource } = &action {
         check_patch(spec, &target, *patch_kind, &body.text, subresource.as_deref())?;
     }
-    Ok(PreparedAction { target, action, is_reserved: false })
+    Ok(PreparedAction { target, action, is_reserved: false, spares_sources: false })
 }
 
 fn parsed(text: &str) -> Result<Value, String> {
@@ -179,13 +189,17 @@ pub fn diff(
     now_ms: u64,
 ) -> ActionDiff {
     let mut diff = ActionDiff::default();
-    for PreparedAction { target, action, is_reserved } in actions {
+    for PreparedAction { target, action, is_reserved, spares_sources } in actions {
         if *is_reserved {
             diff.reserved.push(target.clone());
             continue;
         }
         let is_watched = spec.sees(&target.kind, &target.name.namespace);
         let live = snapshot.get(&target.kind, &target.name).filter(|_| is_watched).map(|live| &**live);
+        if *spares_sources && live.is_some_and(brings_plugin) {
+            diff.sources.push(target.clone());
+            continue;
+        }
         match action {
             Action::Apply { body, force } => {
                 let is_done = match live {
@@ -233,11 +247,14 @@ pub fn diff(
             }
         }
     }
-    if diff.removals.len() > MAX_DELETES_PER_PLAN {
-        diff.removals.truncate(MAX_DELETES_PER_PLAN);
-        diff.more = true;
-    }
+    diff.bound_removals();
     diff
+}
+
+/// Whether an object is a ConfigMap of the host's namespace or of a tenant's with a plugin: who changes it has the plugin's
+/// rights.
+fn brings_plugin(live: &Object) -> bool {
+    *live.kind.api_version == *"v1" && *live.kind.kind == *"ConfigMap" && live.label(PLUGIN).is_some()
 }
 
 /// Whether a patch would change nothing of the live object. In doubt it is sent, and the API server makes no change.

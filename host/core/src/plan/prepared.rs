@@ -35,7 +35,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Marks the children and actions in the host's namespace: a user who may create an owner, or the plugin itself, could have
+    /// Marks the children and actions in the host's namespace, and that actions spare the ConfigMaps of plugins elsewhere: a user who may create an owner, or the plugin itself, could have
     /// another plugin written there, or a Pod with the host's ServiceAccount.
     pub(crate) fn reserve(&mut self, Reserved { namespace, from_inside }: &Reserved, primary: &Object) {
         let has_children = primary.name.namespace == *namespace && !from_inside;
@@ -44,6 +44,7 @@ impl Prepared {
         }
         for action in &mut self.actions {
             action.is_reserved = action.target.name.namespace == *namespace;
+            action.spares_sources = true;
         }
     }
 
@@ -183,6 +184,8 @@ pub struct PreparedAction {
     pub action: Action,
     /// It would be in the host's namespace.
     pub is_reserved: bool,
+    /// It is not carried out on a ConfigMap that brings a plugin.
+    pub spares_sources: bool,
 }
 
 /// A write to an object that is not a child.

@@ -155,6 +155,10 @@ pub(super) const CHILD_EXISTS: &str = "ChildExists";
 const RESERVED_NAMESPACE: &str = "ReservedNamespace";
 const HOSTS_NAMESPACE: &str =
     "it is the host's namespace, where a plugin writes only if spec.grants.hostNamespace of its Plugin is true";
+/// The reason for ConfigMaps that bring plugins.
+const RESERVED_CONFIG_MAP: &str = "ReservedConfigMap";
+const PLUGINS_CONFIG_MAP: &str = "its label mortise.dev/plugin says that it brings a plugin, and a plugin writes such a ConfigMap only if \
+     spec.grants.hostNamespace of its Plugin is true";
 /// The reason for writes that the API server denies.
 pub(super) const FORBIDDEN: &str = "Forbidden";
 /// The reason for objects beyond `spec.grants.maxObjects`.
@@ -189,6 +193,12 @@ impl StalledReason {
     pub fn actions_are_reserved(targets: &[ObjectRef]) -> Option<Self> {
         let subject = subject(targets, "is", "are")?;
         Some(Self::new(RESERVED_NAMESPACE, format!("{subject} not written: {HOSTS_NAMESPACE}")))
+    }
+
+    /// Actions would write ConfigMaps that bring plugins.
+    pub fn actions_are_on_sources(targets: &[ObjectRef]) -> Option<Self> {
+        let subject = subject(targets, "is", "are")?;
+        Some(Self::new(RESERVED_CONFIG_MAP, format!("{subject} not written: {PLUGINS_CONFIG_MAP}")))
     }
 
     /// An object has the name of a child, and the plugin may not read whose it is.

@@ -30,7 +30,11 @@ pub(super) fn seen(children: &Diff, actions: &ActionDiff, owner: &Kind) -> Vec<R
         let why = StalledReason::actions_are_reserved(std::slice::from_ref(target))?;
         Some(rejection(why, target, None, None))
     });
-    taken.chain(missing).chain(reserved).take(MAX_REJECTIONS).collect()
+    let sources = actions.sources.iter().filter_map(|target| {
+        let why = StalledReason::actions_are_on_sources(std::slice::from_ref(target))?;
+        Some(rejection(why, target, None, None))
+    });
+    taken.chain(missing).chain(reserved).chain(sources).take(MAX_REJECTIONS).collect()
 }
 
 /// Why an object is stalled, as the guest reads it about one write.

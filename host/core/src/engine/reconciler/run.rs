@@ -35,7 +35,8 @@ impl Missing {
     fn stall(&self, primary: &Object) -> Option<StalledReason> {
         let taken = StalledReason::children_exist(&self.children.taken, &primary.kind);
         let reserved = || StalledReason::actions_are_reserved(&self.actions.reserved);
-        taken.or_else(reserved).or_else(|| StalledReason::nothing_to_patch(&self.actions.missing))
+        let sources = || StalledReason::actions_are_on_sources(&self.actions.sources);
+        taken.or_else(reserved).or_else(sources).or_else(|| StalledReason::nothing_to_patch(&self.actions.missing))
     }
 
     /// Whether it changes the primary or children, so that the key has to return to the queue.
@@ -234,7 +235,7 @@ impl Reconciler {
         let of = state.last.as_ref().map(|last| (last.edition, last.version.clone()));
         let rejects = of.is_some_and(|of| state.reject(&of, rejected));
         let taken = children.taken.iter().chain(&children.skipped).map(|taken| &taken.target);
-        let conflicts = taken.chain(&actions.missing).cloned().collect();
+        let conflicts = taken.chain(&actions.missing).chain(&actions.sources).cloned().collect();
         self.index_conflicts(key, conflicts);
         Some(Missing { finalizer, mark, children, actions, rejects })
     }

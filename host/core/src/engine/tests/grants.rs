@@ -169,3 +169,35 @@ fn g10_an_action_in_the_hosts_namespace_is_sent_with_a_grant_alone() {
     host.pass(10_000);
     assert_eq!(patched(&host), 1);
 }
+
+#[test]
+fn g10_g11_the_config_map_of_a_tenants_plugin_is_another_plugins_to_write_with_a_grant_alone() {
+    let mut host = Host::started();
+    let mut manifest = parsed(&manifest(&plugin_name(0), &kind_of(0), 1));
+    manifest["writes"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "verbs": ["patch"]}]);
+    host.offer_manifest(0, 1, &manifest);
+    let tenants = ObjectRef { kind: Kind::new("v1", "ConfigMap"), name: Name::new("team-a", "podset") };
+    let body = json!({"binaryData": {"plugin.wasm": ""}}).to_string().into();
+    let labels = json!({"mortise.dev/plugin": "true"});
+    host.store(
+        &tenants,
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "podset", "namespace": "team-a", "uid": "t", "labels": labels},
+        }),
+    );
+    host.actions =
+        vec![Action::Patch { target: tenants.clone(), patch_kind: PatchKind::Merge, body, subresource: None }];
+    host.create_objects(0, 1);
+    host.end_creates();
+    host.pass(10_000);
+    let patched = |host: &Host| host.patches.iter().filter(|(_, target, _)| *target == tenants).count();
+    assert_eq!(patched(&host), 0);
+    let refused = notes(&host, "ReservedConfigMap");
+    let expected = "ConfigMap team-a/podset is not written: its label mortise.dev/plugin says that it brings a plugin, and a plugin \
+                    writes such a ConfigMap only if spec.grants.hostNamespace of its Plugin is true";
+    assert!(refused.len() == 1 && refused[0].contains(expected), "{refused:?}");
+    write_spec(&mut host, 0, json!({"grants": {"hostNamespace": true}}));
+    host.pass(10_000);
+    assert_eq!(patched(&host), 1);
+}

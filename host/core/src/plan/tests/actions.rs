@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-use super::{CERTAIN, MANAGER, decode, primary, refusal, rule, spec};
+use super::{CERTAIN, MANAGER, child, decode, outcome, primary, refusal, rule, spec};
 use crate::contract::{Action, Child, Outcome, PatchKind, Propagation};
 use crate::digest::fingerprint;
 use crate::eviction::Blocked;
@@ -11,7 +11,7 @@ use crate::limits::{MAX_ACTIONS, MAX_DELETES_PER_PLAN};
 use crate::manifest::ControllerSpec;
 use crate::manifest::writes::WriteVerb;
 use crate::object::{Kind, Name, ObjectRef, ResourceVersion};
-use crate::plan::{ActionDiff, Applied, Memory, Sent, diff_actions, prepare};
+use crate::plan::{ActionDiff, Applied, Memory, Reserved, Sent, diff_actions, prepare};
 use crate::store::Snapshot;
 use crate::write::WriteOp;
 
@@ -313,4 +313,62 @@ fn a_patch_that_multiplies_its_object_is_sent_and_not_carried_out_by_the_host() 
     }
     let nested = json!([{"op": "add", "path": "/a".repeat(129), "value": 1}]);
     refused(patch_of(deployment(), PatchKind::Json, &nested, None), "operation 0: a pointer has at most 128 members");
+}
+
+#[test]
+fn x3_an_action_on_a_config_map_that_brings_a_plugin_is_refused_in_any_namespace() {
+    let mut spec = spec();
+    let config_map = Kind::new("v1", "ConfigMap");
+    spec.writes = [rule("v1", "ConfigMap", &[WriteVerb::Apply, WriteVerb::Patch, WriteVerb::Delete], &[])].into();
+    let target = ObjectRef { kind: config_map.clone(), name: Name::new("team-a", "podset") };
+    let live = |labels: Value| {
+        decode(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "podset", "namespace": "team-a", "uid": "t", "resourceVersion": "3", "labels": labels},
+        }))
+    };
+    let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "podset", "namespace": "team-a"}, "data": {"a": "b"}});
+    let actions = || {
+        [
+            Action::Apply { object: applied.to_string().into(), force: true },
+            patch_of(target.clone(), PatchKind::Merge, &json!({"data": {"a": "b"}}), None),
+            patch_of(target.clone(), PatchKind::Merge, &json!({"metadata": {"labels": {"a": "b"}}}), None),
+            Action::Delete { target: target.clone(), propagation: Propagation::Background },
+        ]
+    };
+    let counted = |action: Action, labels: Value, is_granted: bool| {
+        let outcome = Outcome { actions: vec![action], ..Outcome::default() };
+        let mut prepared = prepare(&spec, &primary(), &outcome, None).unwrap();
+        if !is_granted {
+            prepared.reserve(&Reserved { namespace: "mortise-system".into(), from_inside: true }, &primary());
+        }
+        let snapshot = Snapshot::of(std::slice::from_ref(&config_map), [live(labels)]);
+        let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
+        let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN };
+        let diff = diff_actions(&prepared.actions, &spec, MANAGER, &snapshot, memory, 0);
+        (diff.sources.len(), diff.changes.len() + diff.removals.len())
+    };
+    for action in actions() {
+        assert_eq!(counted(action.clone(), json!({"mortise.dev/plugin": "true"}), false), (1, 0), "{action:?}");
+        assert_eq!(counted(action.clone(), json!({"mortise.dev/plugin": "true"}), true), (0, 1), "{action:?}");
+        assert_eq!(counted(action.clone(), json!({"app": "podset"}), false), (0, 1), "{action:?}");
+    }
+    // No content of a plugin makes one.
+    let label = json!({"metadata": {"labels": {"mortise.dev/plugin": "true"}}});
+    let mut labelled = applied.clone();
+    json_patch::merge(&mut labelled, &label);
+    let pointer = json!([{"op": "add", "path": "/metadata/labels/mortise.dev~1plugin", "value": "true"}]);
+    let object = labelled.to_string().into();
+    for action in [
+        Action::Apply { object, force: true },
+        patch_of(target.clone(), PatchKind::Merge, &label, None),
+        patch_of(target.clone(), PatchKind::Strategic, &label, None),
+        patch_of(target.clone(), PatchKind::Json, &pointer, None),
+    ] {
+        let message = refusal(&spec, &Outcome { actions: vec![action], ..Outcome::default() });
+        assert!(message.contains("everything under mortise.dev/ is the host's"), "{message}");
+    }
+    labelled["metadata"]["namespace"] = json!("default");
+    let message = refusal(&spec, &outcome(vec![child("c", &labelled)]));
+    assert!(message.contains("everything under mortise.dev/ is the host's"), "{message}");
 }
