@@ -10,7 +10,7 @@ use mortise_core::refusal::Refusal;
 use mortise_source::{Origin, SourceEvent};
 use mortise_wasm::plugin::Plugin;
 
-use crate::sources::Tenancy;
+use crate::tenancy::Tenancy;
 
 #[derive(Debug)]
 pub(crate) enum Input {

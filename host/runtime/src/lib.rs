@@ -22,6 +22,7 @@ mod server;
 mod sources;
 mod state;
 mod supervise;
+mod tenancy;
 #[cfg(test)]
 mod testing;
 mod webhooks;

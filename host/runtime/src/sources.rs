@@ -27,7 +27,7 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::tenants::{Tenancy, TenantSources};
+pub(crate) use self::tenants::TenantSources;
 
 /// How long the other sources wait for the first list of one with precedence. A folder is read every ten seconds and
 /// counts as listed three seconds after it could be read: one that is not listed by now is unreadable.

@@ -29,9 +29,10 @@ use crate::log::Observations;
 use crate::metrics::Metrics;
 use crate::monitoring::{Scrape, probe, scrape};
 use crate::observer::Observer;
-use crate::sources::{Offers, Tenancy, TenantSources};
+use crate::sources::{Offers, TenantSources};
 use crate::state::{self, HostState, Inspector};
 use crate::supervise::{Failures, supervisor};
+use crate::tenancy::Tenancy;
 use crate::testing::{DEADLINE, api_server, serve_on_loopback};
 use crate::webhooks::Webhooks;
 

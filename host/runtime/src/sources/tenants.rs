@@ -3,7 +3,6 @@
 //! are tenants.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use super::listing::Listing;
 use crate::input::Input;
 use crate::supervise::Supervisor;
+use crate::tenancy::Tenancy;
 
 /// ConfigMaps between the watches and the reader, of up to 1.4 MB of JSON each. The watches wait while there are as many.
 const WAITING: usize = 4;
@@ -40,14 +40,6 @@ const BURST: u32 = 2 * MAX_PLUGINS as u32;
 
 /// A tenant's watch has this to say; None: it has ended.
 type Watched = (Tenancy, Option<WatchEvent>);
-
-/// A namespace for as long as it is a tenant. One that loses its label and gets it again is another, which has nothing of what
-/// queues still hold of the earlier one: its complete list, or a ConfigMap that was deleted in between.
-#[derive(Clone, Debug)]
-pub(crate) struct Tenancy {
-    namespace: Arc<str>,
-    has_ended: Arc<AtomicBool>,
-}
 
 /// The watches of tenants' ConfigMaps.
 pub(crate) struct TenantSources {
@@ -104,25 +96,6 @@ impl Pace {
         let mut paid_until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *paid_until = (*paid_until).max(now) + work;
         paid_until.checked_sub(EACH * BURST)
-    }
-}
-
-impl Tenancy {
-    pub(crate) fn new(namespace: Arc<str>) -> Self {
-        Self { namespace, has_ended: Arc::default() }
-    }
-
-    pub(crate) fn end(&self) {
-        self.has_ended.store(true, Ordering::Release);
-    }
-
-    /// True for the event loop as soon as it has performed [`TenantSources::stop`].
-    pub(crate) fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::Acquire)
-    }
-
-    fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.has_ended, &other.has_ended)
     }
 }
 
