@@ -3,7 +3,7 @@
 
 use thiserror::Error;
 
-use crate::object::{Object, ResourceVersion};
+use crate::object::{Kind, Object, ResourceVersion};
 
 /// An event of a watch. The first is always `Listing`, or `ClusterScoped` before it.
 #[derive(Debug)]
@@ -52,6 +52,11 @@ pub enum WatchError {
 }
 
 impl WatchError {
+    /// Somebody declares namespaces of a kind that has none.
+    pub fn no_namespaces(kind: &Kind) -> Self {
+        Self::NotServed(format!("{kind} has no namespaces; declare it without"))
+    }
+
     /// Whether a person has to change something.
     pub(crate) fn is_denied_or_gone(&self) -> bool {
         matches!(self, Self::Denied(_) | Self::NotServed(_))

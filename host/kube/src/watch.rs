@@ -223,8 +223,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         // In boxes: what is over before the watch begins takes no memory while it is open.
         let resource = Box::pin(self.api.resource(&self.objects.kind)).await?;
         if self.objects.namespace.is_some() && !resource.is_namespaced() {
-            let message = format!("{} has no namespaces; declare it without", self.objects.kind);
-            return Err(Failure::NotServed(message).into());
+            return Err(Failure::NotServed(WatchError::no_namespaces(&self.objects.kind).to_string()).into());
         }
         if std::mem::take(&mut self.is_doubtful) {
             Box::pin(self.compare_versions(&resource)).await?;

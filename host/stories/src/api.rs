@@ -21,6 +21,7 @@ use std::sync::Arc;
 use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::response::{self, Refused};
 use mortise_core::scope::Slice;
+use mortise_core::watch::WatchError;
 use mortise_core::write::request::{self, WriteRequest};
 use mortise_core::write::{Write, WriteError, WriteErrorClass, WriteOp, Written};
 use mortise_local_cluster::{
@@ -324,7 +325,7 @@ impl<W: Answers> Api<W> {
         let resource = self.resource(&slice.kind)?;
         self.check("list", &slice.kind)?;
         if slice.namespace.is_some() && !resource.namespaced {
-            let message = format!("{} has no namespaces; declare it without", slice.kind);
+            let message = WatchError::no_namespaces(&slice.kind).to_string();
             return Err(Refused { code: 404, reason: "NotFound".to_owned(), message, ..Refused::default() });
         }
         let mut ask = Ask::get(resource.collection(slice.namespace.as_deref().unwrap_or_default()));

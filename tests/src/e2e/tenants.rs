@@ -218,14 +218,14 @@ fn kinds_without_a_namespace_are_not_served(world: &mut World) {
     });
     world.until("NodeMaintenances are served", || world.plane.apply(&maintenance.to_string()).ok());
     alice_offers(world, &here, "drain-defined", "plugins/drain.wasm");
-    println!("{}", wait_event(world, "drain-defined", "NotServed"));
+    println!("{}", wait_event(world, "drain-defined", "BeyondTenant"));
     let plugin = format!("{here}.drain-defined");
     let why = world.until("its Plugin says which kind has no namespaces", || {
         let message = world.condition(&plugin, "Established")?["message"].to_string();
         message.contains("NodeMaintenance has no namespaces").then_some(message)
     });
     println!("{why}");
-    world.wait_condition(&plugin, "Ready", "False", "NotServed");
+    world.wait_condition(&plugin, "Ready", "False", "BeyondTenant");
 }
 
 /// What the plugin of a drain would write.

@@ -148,6 +148,9 @@ impl Lifecycle {
         if let Some(Refused { by: RefusedBy::Rights | RefusedBy::Bytes, refusal }) = &plugin.refused {
             return no(PERMITTED, refusal.reason, refusal.message.clone());
         }
+        if let Some(why) = self.beyond_tenant(plugin) {
+            return unknown(PERMITTED, "Waiting", why);
+        }
         if let Some((permission, message)) = plugin.denied.iter().next() {
             let account = plugin.active.as_ref().and_then(|active| active.version.service_account.as_deref());
             let rule = missing_text(message, permission, account);
@@ -196,8 +199,24 @@ impl Lifecycle {
         errors.find(|error| matches!(error, WatchError::NotServed(_))).map(ToString::to_string)
     }
 
+    /// Which of its kinds is in no tenant's namespace, which the API server alone knows.
+    fn beyond_tenant(&self, plugin: &Plugin) -> Option<String> {
+        plugin.tenant.as_ref()?;
+        let has_none = |(kind, scope): &(Kind, Scope)| {
+            self.watch_error(kind, scope).is_some_and(|(_, error)| *error == WatchError::no_namespaces(kind))
+        };
+        let (kind, _) = plugin.declared().find(has_none)?;
+        Some(format!(
+            "{kind} has no namespaces, and the plugin of a tenant sees its namespace alone: an administrator may bring this plugin \
+             into the host's namespace"
+        ))
+    }
+
     /// A tenant's plugin brings no definitions, so an administrator has to know which it lacks.
     fn established(&self, plugin: &Plugin) -> Condition {
+        if let Some(why) = self.beyond_tenant(plugin) {
+            return no("Established", "BeyondTenant", why);
+        }
         match self.not_served(plugin).filter(|_| plugin.tenant.is_some()) {
             Some(why) => {
                 let apply = "`mortise crd FILE.wasm` prints the plugin's CustomResourceDefinitions, for an administrator to apply";

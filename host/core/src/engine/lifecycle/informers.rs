@@ -159,8 +159,7 @@ impl Lifecycle {
         if informer.no_namespaces.is_some() {
             return;
         }
-        let message = format!("{} has no namespaces; declare it without", slice.kind);
-        informer.no_namespaces = Some(WatchError::NotServed(message));
+        informer.no_namespaces = Some(WatchError::no_namespaces(&slice.kind));
         self.dirty.extend(self.readers_of(slice));
         self.sync_dirty(cx);
     }

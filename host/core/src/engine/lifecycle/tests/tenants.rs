@@ -6,6 +6,8 @@ use crate::tenant::{MAX_PLUGINS, TenantSource};
 
 const LABELS: &str = "mortise.dev/tenant=true";
 
+const NOWHERE: Readable = Readable::In(BTreeSet::new());
+
 fn in_namespace(namespace: &str) -> Readable {
     Readable::In(BTreeSet::from([namespace.into()]))
 }
@@ -568,4 +570,22 @@ fn g11_a_tenant_that_names_everybody_in_its_bindings_has_others_asked_about_ever
         alone.answer(&in_namespace("team-b"));
     }
     assert!((2 * 7..=2 * 9).contains(&reviews), "{reviews} reviews of two kinds in two minutes");
+}
+
+#[test]
+fn g11_a_kind_without_namespaces_is_beyond_a_tenant_once_the_api_server_says_that_it_has_none() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.tenant_offers("team-a", "drain", "1");
+    alone.compiled("1", compiled("PodSet", &[]));
+    alone.list_in("ConfigMap", "team-a");
+    let slice = Slice { kind: kind("PodSet"), namespace: Some("team-a".into()), labels: None };
+    alone.with(|lifecycle, cx| lifecycle.on_watch_failed(&slice, WatchError::no_namespaces(&kind("PodSet")), cx));
+    alone.review(&NOWHERE);
+    alone.settle();
+    assert_eq!(
+        (alone.ready("team-a.drain"), alone.condition("team-a.drain", "Stalled")),
+        ("False BeyondTenant".into(), "True BeyondTenant".into())
+    );
+    let message = alone.shows("team-a.drain", "/conditions").to_string();
+    assert!(message.contains("an administrator may bring this plugin into the host's namespace"), "{message}");
 }
