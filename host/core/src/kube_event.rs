@@ -25,6 +25,8 @@ const MAX_OF_A_PLUGIN: usize = 512;
 /// Beyond that every plugin keeps an equal share. Of the objects, one plugin may have all as long as no other needs
 /// space: an object whose burst is forgotten gets another one.
 const MAX_IN_ALL: usize = 16_384;
+/// The API server's bound of `reportingController`, behind its prefix.
+const LABEL_BYTES: usize = 63;
 
 /// The content of an Event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -67,6 +69,11 @@ impl Entry for Bucket {
     fn at_ms(&self) -> u64 {
         self.refilled_ms
     }
+}
+
+/// What an Event may have as its controller's name. That of a plugin that is refused for its length is cut.
+fn reporter(plugin: &str) -> &str {
+    plugin.get(..LABEL_BYTES).unwrap_or(plugin).trim_end_matches(|end: char| !end.is_ascii_alphanumeric())
 }
 
 /// A hash of an Event's content and object, because a guest may write notes of any length.
@@ -176,7 +183,7 @@ impl EventLog {
             "kind": "Event",
             "metadata": {"name": &*name.name, "namespace": namespace},
             "eventTime": time::micros(series.first_unix_ms),
-            "reportingController": format!("{PREFIX}{}", plugin.unwrap_or("host")),
+            "reportingController": format!("{PREFIX}{}", reporter(plugin.unwrap_or("host"))),
             "reportingInstance": &*self.instance,
             "action": "Reconcile",
             "reason": reason,
@@ -365,5 +372,12 @@ mod tests {
         flood(&mut log, "loud", MAX_IN_ALL + 1);
         assert_eq!((sent, send(&mut log, 1, &pod, "one more")), (25, None));
         assert_eq!(log.buckets.len, log.buckets.of_plugin.values().map(BTreeMap::len).sum::<usize>());
+    }
+
+    #[test]
+    fn the_name_of_a_plugin_is_cut_where_that_of_a_controller_ends() {
+        assert_eq!(reporter("podset"), "podset");
+        assert_eq!(reporter(&format!("team-b.{}", "b".repeat(70))).len(), 63);
+        assert_eq!(reporter(&format!("{}--more", "b".repeat(61))), "b".repeat(61));
     }
 }

@@ -119,6 +119,12 @@ impl<'a> Denial<'a> {
         let (group, _) = after.split_once('"')?;
         Some(Self { verb, resource, group })
     }
+
+    /// Whether the host may not act as somebody. Kubernetes 1.36 names the first of several verbs that it has tried:
+    /// "impersonate-on:serviceaccount:create".
+    pub fn is_impersonation(&self) -> bool {
+        self.verb.starts_with(IMPERSONATE)
+    }
 }
 
 /// The rule that grants a denied permission, and where to add it: to a role of the ServiceAccount that the plugin acts as,

@@ -174,6 +174,7 @@ impl Lifecycle {
                 Timer::Orphan(name) => self.delete_orphan(&name, cx),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, cx),
                 Timer::Review(plugin) => self.run_reviews(&plugin, cx),
+                Timer::Unlisted(namespace) => self.on_tenant_unlisted(&namespace, cx),
                 Timer::DynamicKinds(plugin) => {
                     self.drop_released_kinds(&plugin, cx);
                     self.begin_named_kinds(&plugin, cx);

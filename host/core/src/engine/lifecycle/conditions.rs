@@ -13,7 +13,7 @@ use crate::contract::{Condition, ConditionStatus};
 use crate::digest;
 use crate::manifest::Manifest;
 use crate::object::Kind;
-use crate::permission::{Permission, missing_text};
+use crate::permission::{Denial, Permission, missing_text};
 use crate::plugin_object::Shown;
 use crate::refusal::RefusedAt;
 use crate::scope::Scope;
@@ -261,6 +261,16 @@ impl Lifecycle {
                 scopes.find(|scope| !sees_some(active.rights.as_deref(), std::slice::from_ref(scope)))
         {
             let text = format!("{}, so nothing is reconciled; see Permitted", may_not_read(account, &kind));
+            return not_ready("Forbidden", text);
+        }
+        if let Some(account) = active.version.service_account.as_ref()
+            && plugin
+                .denied
+                .values()
+                .any(|message| Denial::read(message).is_some_and(|denial| denial.is_impersonation()))
+        {
+            let text =
+                format!("the host may not act as the ServiceAccount {account}, so nothing is written; see Permitted");
             return not_ready("Forbidden", text);
         }
         let serving = format!("{} serves {}", active.version.digest, kinds(&active.manifest).join(", "));

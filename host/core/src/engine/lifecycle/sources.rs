@@ -67,12 +67,12 @@ impl Sources {
         let mut affected = BTreeSet::from([Arc::clone(name)]);
         if let Some(before) = before.filter(|before| before.names_source) {
             remove_member(&mut self.named, &before.source, name);
-            affected.insert(before.source);
+            affected.insert(tenant::plugin_of(&before.source));
         }
         if let Some(spec) = spec {
             if spec.names_source {
                 self.named.entry(Arc::clone(&spec.source)).or_default().insert(Arc::clone(name));
-                affected.insert(Arc::clone(&spec.source));
+                affected.insert(tenant::plugin_of(&spec.source));
             }
             self.specs.insert(Arc::clone(name), spec);
         }
@@ -293,7 +293,7 @@ impl Lifecycle {
         self.resolve_all(named, cx);
     }
 
-    fn resolve_all(&mut self, names: BTreeSet<Arc<str>>, cx: &mut Context<'_>) {
+    pub(super) fn resolve_all(&mut self, names: BTreeSet<Arc<str>>, cx: &mut Context<'_>) {
         let resolve = |name| (self.sources.resolve(&name, &self.namespace, self.has_listed(&name)), name);
         let mut all: Vec<(Resolved, Arc<str>)> = names.into_iter().map(resolve).collect();
         // A plugin that is removed leaves its kinds to the one that names its source.

@@ -9,7 +9,7 @@ use super::Lifecycle;
 use super::plugin::RefusedBy;
 use super::reviews::HOST_READER;
 use super::sources::Offered;
-use super::timers::BYTES_RETRY_MS;
+use super::timers::{BYTES_RETRY_MS, Timer};
 use crate::engine::context::Context;
 use crate::engine::message::Sender;
 use crate::event::Effect;
@@ -17,6 +17,7 @@ use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
 use crate::object::{Kind, Object};
 use crate::observation::Observation;
+use crate::plugin_object;
 use crate::refusal::Refusal;
 use crate::scope::{Scope, Slice};
 use crate::selector::Selector;
@@ -48,6 +49,8 @@ struct Tenant {
 /// Bytes of the objects that the plugins of a tenant read, as JSON: some thousand Pods. The host keeps them in memory, which has no
 /// other bound than what the namespace may have.
 const MAX_BYTES: usize = 64 << 20;
+/// How long the list of a tenant's ConfigMaps may take before its plugins show that they are not known. The host may be denied it.
+const UNLISTED_MS: u64 = 60_000;
 /// How much they grow before they are counted again.
 const COUNT_EACH: usize = 4 << 20;
 
@@ -111,7 +114,8 @@ impl Lifecycle {
         match (is_selected, self.tenants.by_namespace.contains_key(&namespace)) {
             (true, false) => {
                 self.tenants.by_namespace.insert(Arc::clone(&namespace), Tenant::default());
-                cx.effects.push(Effect::WatchTenant(namespace));
+                cx.effects.push(Effect::WatchTenant(Arc::clone(&namespace)));
+                self.arm(UNLISTED_MS, Timer::Unlisted(namespace), cx);
             }
             (false, true) => {
                 self.tenants.by_namespace.remove(&namespace);
@@ -181,8 +185,32 @@ impl Lifecycle {
     pub fn on_tenant_listed(&mut self, namespace: &Arc<str>, cx: &mut Context<'_>) {
         if let Some(tenant) = self.tenants.by_namespace.get_mut(namespace) {
             tenant.is_listed = true;
+            let of_tenant = self.plugins.keys().filter(|name| tenant::of_plugin(name) == Some(&**namespace));
+            self.resolve_all(of_tenant.cloned().collect(), cx);
             self.on_sources_known(cx);
         }
+    }
+
+    /// Those Plugins of a tenant that served before a restart say that their ConfigMaps cannot be read.
+    pub(super) fn on_tenant_unlisted(&mut self, namespace: &Arc<str>, cx: &mut Context<'_>) {
+        if self.tenants.by_namespace.get(namespace).is_none_or(|tenant| tenant.is_listed) {
+            return;
+        }
+        let (snapshot, kind, any) = (cx.store.snapshot(), plugin_object::kind(), Selector::default());
+        let all = snapshot.list(&kind, None, &any);
+        let of_tenant = all.filter(|live| tenant::of_plugin(&live.name.name) == Some(&**namespace));
+        for live in of_tenant.filter(|live| !self.is_of_another_host(live)).cloned().collect::<Vec<_>>() {
+            let name = &live.name.name;
+            if !self.sources.has(&tenant::source_of(name)) {
+                let place = format!("ConfigMap {}", tenant::source_of(name)).into();
+                let message = format!(
+                    "the ConfigMaps of the namespace {namespace} could not be listed for a minute: the host's log says why. \
+                     `mortise rbac FILE.wasm --tenant {namespace}` prints the Role that lets it"
+                );
+                self.take_unreadable(name, place, Refusal::new("SourceUnknown", message), None, cx);
+            }
+        }
+        self.sync_dirty(cx);
     }
 
     /// Whether a source may be a plugin's: of a tenant, only within its bound.

@@ -28,6 +28,8 @@ pub(super) enum Timer {
     Review(Arc<str>),
     /// Stop the informers of dynamic kinds that its keys name no more, and start those that waited.
     DynamicKinds(Arc<str>),
+    /// Show that the ConfigMaps of a tenant are not listed.
+    Unlisted(Arc<str>),
 }
 
 /// The timers that are set, each once.

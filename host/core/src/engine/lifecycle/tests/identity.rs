@@ -95,3 +95,20 @@ fn g10_admission_of_a_kind_whose_definition_somebody_else_made_is_refused_until_
     alone.registered("copy", "podsets.example.com", Ok(CrdOwner::Another));
     assert!(alone.log().contains(&"watch PodSet".to_owned()));
 }
+
+#[test]
+fn g9_a_plugin_whose_account_the_host_may_not_act_as_is_not_ready() {
+    let mut alone = Alone::serving();
+    alone.want("podset", account("podset"));
+    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
+    alone.review(&Readable::Everywhere);
+    alone.settle();
+    let denial = r#"serviceaccounts "podset" is forbidden: User "system:serviceaccount:mortise-system:mortise" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "mortise-system""#;
+    let (plugin, permission) = (Arc::from("podset"), to_patch());
+    alone.take(ToLifecycle::Denied { plugin, permission, message: denial.to_owned() });
+    alone.settle();
+    assert_eq!(
+        (alone.ready("podset"), alone.condition("podset", "Permitted")),
+        ("False Forbidden".into(), "False Forbidden".into())
+    );
+}

@@ -264,3 +264,30 @@ fn a_config_map_whose_name_no_plugin_can_have_is_shown_with_that() {
     alone.settle();
     assert_eq!(alone.condition("podset.v2", "Resolved"), "False InvalidName");
 }
+
+#[test]
+fn a_component_that_its_source_still_has_is_kept_while_a_pin_or_another_source_keeps_it_from_serving() {
+    let mut alone = Alone::of(Config { require_service_account: true, ..crate::engine::tests::config() });
+    alone.start();
+    alone.offer("podset", "1");
+    alone.compiled("1", compiled("PodSet", &[]));
+    alone.settle();
+    assert_eq!(alone.ready("podset"), "False NoServiceAccount");
+    let granted = json!({"serviceAccountName": "podset", "grants": {"customResources": ["podsets.example.com"]}});
+    for elsewhere in [json!({"digest": "2"}), json!({"source": {"configMap": "other"}})] {
+        alone.log();
+        alone.want("podset", elsewhere);
+        alone.settle();
+        assert_eq!(alone.condition("podset", "Resolved").split(' ').next(), Some("False"));
+        alone.want("podset", granted.clone());
+        let log = alone.log();
+        assert!(!log.iter().any(|line| line == "unload 1" || line == "compile 1"), "{log:?}");
+        alone.want("podset", json!({}));
+        alone.settle();
+    }
+    alone.want("podset", granted);
+    alone.comes_up("podset", "1");
+    alone.review(&Readable::Everywhere);
+    alone.settle();
+    assert_eq!(alone.ready("podset"), "True Serving");
+}

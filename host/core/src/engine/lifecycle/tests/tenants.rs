@@ -589,3 +589,41 @@ fn g11_a_kind_without_namespaces_is_beyond_a_tenant_once_the_api_server_says_tha
     let message = alone.shows("team-a.drain", "/conditions").to_string();
     assert!(message.contains("an administrator may bring this plugin into the host's namespace"), "{message}");
 }
+
+#[test]
+fn g11_a_source_that_an_administrator_names_for_a_tenants_plugin_and_takes_away_brings_no_other_plugin() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.tenant_serves("team-a", "podset", "1", "PodSet");
+    for spec in [json!({"source": {"configMap": "other"}}), json!({})] {
+        alone.want("team-a.podset", spec);
+        alone.settle();
+        assert_eq!(alone.lifecycle.plugins.keys().map(|name| &**name).collect::<Vec<_>>(), ["team-a.podset"]);
+        assert_eq!(alone.ready("team-a.podset"), "True Serving");
+    }
+}
+
+#[test]
+fn g11_after_a_restart_a_plugin_whose_tenant_gives_the_host_no_list_says_that_after_a_minute_and_serves_once_it_does() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.tenant_serves("team-a", "podset", "1", "PodSet");
+    alone.tenant_serves("team-a", "gone", "2", "Gone");
+    let objects = alone.objects;
+
+    let mut alone = Alone::with_tenants(&[]);
+    alone.objects = objects;
+    alone.namespace("team-a", true);
+    ["team-a.podset", "team-a.gone"].iter().for_each(|name| alone.show(name));
+    alone.pass(59_000);
+    alone.settle();
+    assert_eq!(alone.ready("team-a.podset"), "True Serving", "as a restart shows it");
+    alone.pass(1_000);
+    alone.settle();
+    assert_eq!(alone.ready("team-a.podset"), "False SourceUnknown");
+    let message = alone.shows("team-a.podset", "/conditions").to_string();
+    assert!(message.contains("`mortise rbac FILE.wasm --tenant team-a`"), "{message}");
+    alone.tenant_serves("team-a", "podset", "1", "PodSet");
+    alone.with(|lifecycle, cx| lifecycle.on_tenant_listed(&"team-a".into(), cx));
+    alone.settle();
+    assert_eq!(alone.ready("team-a.podset"), "True Serving");
+    assert!(!alone.objects.contains_key("team-a.gone"), "now it is known that it has no source");
+}
