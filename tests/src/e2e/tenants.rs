@@ -203,7 +203,7 @@ fn is_gone(world: &World, plugin: &str) -> bool {
 fn kinds_without_a_namespace_are_not_served(world: &mut World) {
     let here = world.namespace.clone();
     alice_offers(world, &here, "drain", "plugins/drain.wasm");
-    println!("{}", wait_event(world, "drain", "NotServed"));
+    println!("{}", wait_event(world, "drain", "BeyondTenant"));
     let crds = world.kubectl(&["get", "crds", "-o", "name"]);
     assert!(!crds.contains("nodemaintenances"), "it brings no definition: {crds}");
     as_alice(world, &["delete", "configmap", "drain", "-n", &here], "").unwrap();
@@ -222,7 +222,7 @@ fn kinds_without_a_namespace_are_not_served(world: &mut World) {
     let plugin = format!("{here}.drain-defined");
     let why = world.until("its Plugin says which kind has no namespaces", || {
         let message = world.condition(&plugin, "Established")?["message"].to_string();
-        message.contains("NodeMaintenance has no namespaces").then_some(message)
+        message.contains(" has no namespaces, and the plugin of a tenant").then_some(message)
     });
     println!("{why}");
     world.wait_condition(&plugin, "Ready", "False", "BeyondTenant");
