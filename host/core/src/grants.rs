@@ -11,7 +11,10 @@ use serde_json::json;
 use crate::limits::CallLimits;
 use crate::manifest::Manifest;
 use crate::object::Kind;
+use crate::permission::printed_by;
 use crate::refusal::Refusal;
+use crate::service_account::ServiceAccount;
+use crate::tenant;
 
 /// Names, such as of CRDs.
 pub type Names = BTreeSet<Arc<str>>;
@@ -76,10 +79,10 @@ pub fn asked(manifest: &Manifest) -> Grants {
 }
 
 impl Grants {
-    /// Why a version may not serve: what its manifest asks for and nobody has granted. Where grants are `required`, all of it has
+    /// What a manifest asks for and nobody has granted, so that it may not serve. Where grants are `required`, all of it has
     /// to be named. Elsewhere a list that is absent grants what concerns the plugin's own kinds: not those of the `foreign`
     /// CRDs, which exist and were not made for it.
-    pub fn refusal(&self, plugin: &str, manifest: &Manifest, required: bool, foreign: &Names) -> Option<Refusal> {
+    pub fn lacking(&self, manifest: &Manifest, required: bool, foreign: &Names) -> Option<Self> {
         let asked = asked(manifest);
         let lacking = |asked: Option<&Names>, granted: &Option<Names>, own: Option<&Names>| {
             let granted = granted.as_ref().or(own.filter(|_| !required));
@@ -96,7 +99,25 @@ impl Grants {
             writes: asked.writes.difference(&self.writes).cloned().collect(),
             ..Self::default()
         };
-        (lacking != Self::default()).then(|| not_granted(plugin, &lacking))
+        (lacking != Self::default()).then_some(lacking)
+    }
+
+    /// The refusal of a plugin that lacks these. For a tenant no command prints its Plugin, which an administrator writes.
+    pub fn not_granted(&self, plugin: &str, account: Option<&ServiceAccount>, host_namespace: &str) -> Refusal {
+        let lists = json!({ "spec": { "grants": self } });
+        let own = ServiceAccount { namespace: host_namespace.into(), name: plugin.into() };
+        let who = match tenant::of_plugin(plugin) {
+            Some(_) => "Only an administrator of the cluster may write that".to_owned(),
+            None => {
+                let printed_by = printed_by(plugin, account.or(Some(&own)), host_namespace);
+                format!("`{printed_by}` prints a Plugin with all that it asks for")
+            }
+        };
+        let message = format!(
+            "the plugin asks for what nobody has granted it: add to the lists of the Plugin {plugin}, if it should have it: {lists}. \
+             {who}"
+        );
+        Refusal::new("NotGranted", message)
     }
 
     /// The bounds of the plugin's calls.
@@ -113,15 +134,6 @@ impl Grants {
 fn own_kinds(manifest: &Manifest, foreign: &Names) -> Names {
     let own = manifest.custom_resources.iter().filter(|crd| !foreign.contains(&crd.name));
     own.flat_map(|crd| crd.kinds.iter().map(resource)).collect()
-}
-
-fn not_granted(plugin: &str, lacking: &Grants) -> Refusal {
-    let lists = json!({ "spec": { "grants": lacking } });
-    let message = format!(
-        "the plugin asks for what nobody has granted it: add to the lists of the Plugin {plugin}, if it should have it: {lists}. \
-         `mortise rbac FILE.wasm --name {plugin} --service-account {plugin}` prints a Plugin with all that it asks for"
-    );
-    Refusal::new("NotGranted", message)
 }
 
 #[cfg(test)]
@@ -154,7 +166,8 @@ mod tests {
     /// The grants that a refusal asks for.
     fn lacking(grants: &Grants, manifest: &Manifest, required: bool, foreign: &[&str]) -> serde_json::Value {
         let foreign = foreign.iter().map(|name| Arc::from(*name)).collect();
-        let Some(refusal) = grants.refusal("web", manifest, required, &foreign) else { return json!(null) };
+        let Some(lacking) = grants.lacking(manifest, required, &foreign) else { return json!(null) };
+        let refusal = lacking.not_granted("web", None, "mortise-system");
         assert_eq!(refusal.reason, "NotGranted");
         let json = &refusal.message[refusal.message.find('{').unwrap()..];
         let mut read = serde_json::Deserializer::from_str(json).into_iter::<serde_json::Value>();
@@ -192,6 +205,19 @@ mod tests {
         let none = grants(json!({"customResources": [], "conversion": [], "admission": ["Pod", "Web.example.com"]}));
         let named = json!({"customResources": ["webs.example.com"], "conversion": ["webs.example.com"]});
         assert_eq!(lacking(&none, &manifest, false, &[]), named, "a list that is there is all");
+    }
+
+    #[test]
+    fn g10_a_refusal_names_the_command_that_prints_the_grants_and_for_a_tenant_who_gives_them() {
+        let lacking = grants(json!({"writes": ["RoleBinding.rbac.authorization.k8s.io"]}));
+        let account = |name: &str| ServiceAccount { namespace: "plugins".into(), name: name.into() };
+        let message = |plugin: &str, account| lacking.not_granted(plugin, account, "plugins").message;
+        let of_host = "`mortise rbac FILE.wasm --name web --service-account web -n plugins` prints a Plugin with all that it asks for";
+        assert!(message("web", None).ends_with(of_host), "{}", message("web", None));
+        let (named, of_tenant) = (message("web", Some(&account("w"))), message("team-a.web", Some(&account("web"))));
+        assert!(named.contains("--name web --service-account w -n plugins`"), "{named}");
+        assert!(of_tenant.contains("the Plugin team-a.web") && !of_tenant.contains("mortise rbac"), "{of_tenant}");
+        assert!(of_tenant.ends_with("Only an administrator of the cluster may write that"), "{of_tenant}");
     }
 
     #[test]

@@ -127,35 +127,57 @@ impl<'a> Denial<'a> {
     }
 }
 
-/// The rule that grants a denied permission, and where to add it: to a role of the ServiceAccount that the plugin acts as,
-/// else of the host. For a read it has all three verbs of reads, since the API server would deny the next one otherwise.
-pub fn missing_text(message: &str, permission: &Permission, account: Option<&ServiceAccount>) -> String {
+/// The command that prints the rights of a plugin as a host of the namespace runs it: of a tenant's plugin, those that the
+/// tenant can give it.
+pub fn printed_by(plugin: &str, account: Option<&ServiceAccount>, host_namespace: &str) -> String {
+    let (tenant, name) = plugin.split_once('.').map_or((None, plugin), |(tenant, name)| (Some(tenant), name));
+    // A tenant's plugin is its ConfigMap's namesake unless that names another ServiceAccount.
+    let account = account.filter(|account| tenant.is_none() || &*account.name != name);
+    let tenant = tenant.map(|tenant| format!(" --tenant {tenant}")).unwrap_or_default();
+    let account = account.map(|account| format!(" --service-account {}", account.name)).unwrap_or_default();
+    format!("mortise rbac FILE.wasm{tenant} --name {name}{account} -n {host_namespace}")
+}
+
+/// The rule that grants a denied permission, and where to add it: to a role of the ServiceAccount that lacks it, else of the
+/// host; with the command that prints both. For a read it has all three verbs of reads, since the API server would deny the
+/// next one otherwise.
+pub fn missing_text(
+    message: &str,
+    permission: &Permission,
+    account: Option<&ServiceAccount>,
+    printed_by: &str,
+) -> String {
     let Some(Denial { verb, resource, group }) = Denial::read(message) else {
         let whose = account.map_or_else(|| "the host".to_owned(), |account| format!("the ServiceAccount {account}"));
         return format!(
-            "{whose} needs the verb {} on {}; `mortise rbac FILE.wasm` prints the rules of a plugin",
+            "{whose} needs the verb {} on {}; `{printed_by}` prints the rules",
             permission.verb, permission.kind
         );
     };
     let verbs: &[&str] = if READ.contains(&verb) { &READ } else { &[verb] };
     let rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
     if let Some(account) = account {
-        return missing_of_account(account, verb, rule, permission.namespace.as_deref());
+        return missing_of_account(account, verb, rule, permission.namespace.as_deref(), printed_by);
     }
     if let Some(namespace) = &permission.namespace {
         return format!(
-            "add this rule to a Role of the namespace {namespace} that a RoleBinding gives the host (`mortise rbac FILE.wasm` \
+            "add this rule to a Role of the namespace {namespace} that a RoleBinding gives the host (`{printed_by}` \
              prints both):\n- {rule}"
         );
     }
     format!(
-        "add this rule to a ClusterRole labelled {AGGREGATE_LABEL}=true (`mortise rbac FILE.wasm` prints the whole one):\n- {rule}"
+        "add this rule to a ClusterRole labelled {AGGREGATE_LABEL}=true (`{printed_by}` prints the whole one):\n- {rule}"
     )
 }
 
 /// The host's right to act as the ServiceAccount, or a right that the ServiceAccount itself lacks.
-fn missing_of_account(account: &ServiceAccount, verb: &str, mut rule: Value, namespace: Option<&str>) -> String {
-    let printed = format!("`mortise rbac FILE.wasm --service-account {}`", account.name);
+fn missing_of_account(
+    account: &ServiceAccount,
+    verb: &str,
+    mut rule: Value,
+    namespace: Option<&str>,
+    printed_by: &str,
+) -> String {
     // Kubernetes 1.36 names the first of several verbs that it has tried: "impersonate-on:serviceaccount:create".
     if verb.starts_with(IMPERSONATE) {
         rule = json!({
@@ -163,7 +185,7 @@ fn missing_of_account(account: &ServiceAccount, verb: &str, mut rule: Value, nam
         });
         return format!(
             "add this rule to a Role of the namespace {} that a RoleBinding gives the host, so that it may act as the \
-             ServiceAccount {account} ({printed} prints both):\n- {rule}",
+             ServiceAccount {account} (`{printed_by}` prints both):\n- {rule}",
             account.namespace
         );
     }
@@ -171,5 +193,5 @@ fn missing_of_account(account: &ServiceAccount, verb: &str, mut rule: Value, nam
         Some(namespace) => format!("a Role of the namespace {namespace} that a RoleBinding"),
         None => "a ClusterRole that a ClusterRoleBinding".to_owned(),
     };
-    format!("add this rule to {role} gives the ServiceAccount {account} ({printed} prints both):\n- {rule}")
+    format!("add this rule to {role} gives the ServiceAccount {account} (`{printed_by}` prints both):\n- {rule}")
 }

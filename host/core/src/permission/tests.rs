@@ -146,19 +146,45 @@ fn permission(verb: &'static str) -> Permission {
     Permission { kind: Kind::new("example.com/v1", "Octopus"), verb, subresource: None, namespace: None }
 }
 
+const PRINTED_BY: &str = "mortise rbac FILE.wasm --name podset";
+
+#[test]
+fn the_command_that_prints_a_plugins_rights_is_its_own_or_its_tenants() {
+    let account = |name: &str| ServiceAccount { namespace: "any".into(), name: name.into() };
+    let printed = |plugin: &str, name: Option<&str>| printed_by(plugin, name.map(account).as_ref(), "plugins");
+    let table = [
+        ("podset", None, "--name podset -n plugins"),
+        ("podset", Some("podset"), "--name podset --service-account podset -n plugins"),
+        ("team-a.podset", Some("podset"), "--tenant team-a --name podset -n plugins"),
+        ("team-a.podset", Some("sets"), "--tenant team-a --name podset --service-account sets -n plugins"),
+        ("team-a.podset", None, "--tenant team-a --name podset -n plugins"),
+    ];
+    for (plugin, account, options) in table {
+        assert_eq!(printed(plugin, account), format!("mortise rbac FILE.wasm {options}"));
+    }
+}
+
 #[test]
 fn the_missing_rule_has_the_names_of_the_api_server() {
     let denied = |what: &str| format!("x is forbidden: User \"a:b\" cannot {what} in the namespace \"default\": no");
-    let read =
-        missing_text(&denied(r#"watch resource "octopodes" in API group "example.com""#), &permission("list"), None);
+    let read = missing_text(
+        &denied(r#"watch resource "octopodes" in API group "example.com""#),
+        &permission("list"),
+        None,
+        PRINTED_BY,
+    );
     assert!(read.contains("aggregate-to-host=true"), "{read}");
     let rule = r#"- {"apiGroups":["example.com"],"resources":["octopodes"],"verbs":["get","list","watch"]}"#;
     assert_eq!(read.lines().last().unwrap(), rule, "a read names all three verbs at once");
-    let write =
-        missing_text(&denied(r#"create resource "pods/eviction" in API group """#), &permission("create"), None);
+    let write = missing_text(
+        &denied(r#"create resource "pods/eviction" in API group """#),
+        &permission("create"),
+        None,
+        PRINTED_BY,
+    );
     let rule = r#"- {"apiGroups":[""],"resources":["pods/eviction"],"verbs":["create"]}"#;
     assert_eq!(write.lines().last().unwrap(), rule, "a write names its verb alone");
-    let other = missing_text("no", &permission("create"), None);
+    let other = missing_text("no", &permission("create"), None, PRINTED_BY);
     assert!(other.starts_with("the host needs the verb create on example.com/v1/Octopus"), "no guess: {other}");
 }
 
@@ -167,19 +193,19 @@ fn the_missing_rule_of_a_service_account_says_where_it_belongs() {
     let account = ServiceAccount { namespace: "mortise-system".into(), name: "podset".into() };
     let denied = |what: &str| format!("x is forbidden: User \"a:b\" cannot {what} in the namespace \"default\": no");
     let create = denied(r#"create resource "pods" in API group """#);
-    let everywhere = missing_text(&create, &permission("create"), Some(&account));
+    let everywhere = missing_text(&create, &permission("create"), Some(&account), PRINTED_BY);
     expect![[r#"
-        add this rule to a ClusterRole that a ClusterRoleBinding gives the ServiceAccount mortise-system/podset (`mortise rbac FILE.wasm --service-account podset` prints both):
+        add this rule to a ClusterRole that a ClusterRoleBinding gives the ServiceAccount mortise-system/podset (`mortise rbac FILE.wasm --name podset` prints both):
         - {"apiGroups":[""],"resources":["pods"],"verbs":["create"]}"#]]
     .assert_eq(&everywhere);
     let in_one = Permission { namespace: Some("team-a".into()), ..permission("create") };
-    let in_one = missing_text(&create, &in_one, Some(&account));
+    let in_one = missing_text(&create, &in_one, Some(&account), PRINTED_BY);
     assert!(in_one.starts_with("add this rule to a Role of the namespace team-a that a RoleBinding gives"), "{in_one}");
-    let act = |what: &str| missing_text(&denied(what), &permission("create"), Some(&account));
+    let act = |what: &str| missing_text(&denied(what), &permission("create"), Some(&account), PRINTED_BY);
     let constrained = act(r#"impersonate-on:serviceaccount:create resource "pods" in API group """#);
     assert_eq!(constrained, act(r#"impersonate resource "serviceaccounts" in API group """#));
     expect![[r#"
-        add this rule to a Role of the namespace mortise-system that a RoleBinding gives the host, so that it may act as the ServiceAccount mortise-system/podset (`mortise rbac FILE.wasm --service-account podset` prints both):
+        add this rule to a Role of the namespace mortise-system that a RoleBinding gives the host, so that it may act as the ServiceAccount mortise-system/podset (`mortise rbac FILE.wasm --name podset` prints both):
         - {"apiGroups":[""],"resourceNames":["podset"],"resources":["serviceaccounts"],"verbs":["impersonate"]}"#]]
     .assert_eq(&constrained);
 }

@@ -13,7 +13,7 @@ use crate::contract::{Condition, ConditionStatus};
 use crate::digest;
 use crate::manifest::Manifest;
 use crate::object::Kind;
-use crate::permission::{Denial, Permission, missing_text};
+use crate::permission::{Denial, Permission, missing_text, printed_by};
 use crate::plugin_object::Shown;
 use crate::refusal::RefusedAt;
 use crate::scope::Scope;
@@ -107,14 +107,14 @@ impl Lifecycle {
         fields
     }
 
-    pub(super) fn conditions(&self, plugin: &Plugin) -> Conditions {
+    pub(super) fn conditions(&self, name: &Arc<str>, plugin: &Plugin) -> Conditions {
         let resolved = match (&plugin.offer, &plugin.unreadable) {
             (_, Some((_, refusal))) => no("Resolved", refusal.reason, refusal.message.clone()),
             (Some(offer), None) => yes("Resolved", "Found", format!("{} holds {}", offer.source, offer.digest)),
             (None, None) => unknown("Resolved", "Waiting", "no source has offered it yet"),
         };
         let (verified, compiled) = self.verified_and_compiled(plugin);
-        let newest = [resolved, verified, compiled, self.permitted(plugin), self.established(plugin)];
+        let newest = [resolved, verified, compiled, self.permitted(name, plugin), self.established(plugin)];
         let (readiness, ready) = self.ready(plugin, &newest);
         Conditions { steps: newest.into_iter().chain(webhooks(plugin)).collect(), ready, readiness }
     }
@@ -144,7 +144,7 @@ impl Lifecycle {
         (verified, compiled)
     }
 
-    fn permitted(&self, plugin: &Plugin) -> Condition {
+    fn permitted(&self, name: &Arc<str>, plugin: &Plugin) -> Condition {
         if let Some(Refused { by: RefusedBy::Rights | RefusedBy::Bytes, refusal }) = &plugin.refused {
             return no(PERMITTED, refusal.reason, refusal.message.clone());
         }
@@ -153,11 +153,11 @@ impl Lifecycle {
         }
         if let Some((permission, message)) = plugin.denied.iter().next() {
             let account = plugin.active.as_ref().and_then(|active| active.version.service_account.as_deref());
-            let rule = missing_text(message, permission, account);
+            let rule = missing_text(message, permission, account, &self.printed_by(name, plugin));
             return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
         }
         if let Some((account, kind, reviewed)) = plugin.unreadable_kind() {
-            let printed = format!("`mortise rbac FILE.wasm --service-account {}` prints the rules", account.name);
+            let printed = format!("`{}` prints the rules", self.printed_by(name, plugin));
             return match &reviewed.failed {
                 None => {
                     let more = plugin.too_many_namespaces().map(|why| format!("; {why}")).unwrap_or_default();
@@ -173,8 +173,8 @@ impl Lifecycle {
         let dynamic = plugin.dynamic_kinds.keys().map(|kind| (kind.clone(), Scope::default()));
         for (kind, scope) in plugin.scopes().into_iter().chain(dynamic) {
             if let Some((namespace, WatchError::Denied(message))) = self.watch_error(&kind, &scope) {
-                let rule =
-                    missing_text(message, &Permission { kind, verb: "list", subresource: None, namespace }, None);
+                let permission = Permission { kind, verb: "list", subresource: None, namespace };
+                let rule = missing_text(message, &permission, None, &self.printed_by(name, plugin));
                 return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
             }
         }
@@ -186,6 +186,14 @@ impl Lifecycle {
         } else {
             unknown(PERMITTED, "Waiting", self.not_served(plugin).unwrap_or_else(|| "not tried yet".to_owned()))
         }
+    }
+
+    /// The command that prints the rights of the version that comes up, else of the one that serves.
+    fn printed_by(&self, name: &Arc<str>, plugin: &Plugin) -> String {
+        let coming = plugin.candidate.as_ref().map(|candidate| &candidate.version);
+        let version = coming.or(plugin.active.as_ref().map(|active| &active.version));
+        let account = version.and_then(|version| version.service_account.as_deref());
+        printed_by(name, account, &self.namespace)
     }
 
     /// Why a scope of a kind cannot be read, with the namespace, if it is about one.

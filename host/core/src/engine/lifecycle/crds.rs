@@ -165,7 +165,12 @@ impl Lifecycle {
                 (message, Observation::WriteFailed { cause: None, target, error })
             }
             Err(CrdError::Denied(message)) => {
-                let rule = missing_text(&message, &to_create_crds(), None);
+                let rule = missing_text(
+                    &message,
+                    &to_create_crds(),
+                    None,
+                    &format!("mortise rbac --host -n {}", self.namespace),
+                );
                 let refusal = Refusal::new("Forbidden", format!("{message}; {rule}"));
                 (refusal.message.clone(), refused(refusal))
             }

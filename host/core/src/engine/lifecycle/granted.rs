@@ -14,8 +14,10 @@ use crate::event::Effect;
 use crate::grants::Names;
 use crate::manifest::Manifest;
 use crate::observation::Observation;
+use crate::permission::printed_by;
 use crate::plugin_object::Spec;
 use crate::refusal::Refusal;
+use crate::service_account::ServiceAccount;
 use crate::tenant;
 
 impl Lifecycle {
@@ -34,15 +36,18 @@ impl Lifecycle {
     ) -> Option<Refusal> {
         let required = self.requires_service_account;
         let identity = (required && version.service_account.is_none()).then(|| self.no_service_account(name));
-        identity.or_else(|| version.grants.refusal(name, manifest, required, foreign))
+        identity.or_else(|| {
+            let lacking = version.grants.lacking(manifest, required, foreign)?;
+            Some(lacking.not_granted(name, version.service_account.as_deref(), &self.namespace))
+        })
     }
 
     fn no_service_account(&self, name: &Arc<str>) -> Refusal {
+        let account = ServiceAccount { namespace: Arc::clone(&self.namespace), name: Arc::clone(name) };
+        let printed_by = printed_by(name, Some(&account), &self.namespace);
         let message = format!(
             "this host runs a plugin as a ServiceAccount of its own alone (--require-service-account), and the Plugin {name} names \
-             none. This grants what the plugin asks for, and names it: mortise rbac FILE.wasm --name {name} --service-account \
-             {name} -n {} | kubectl apply -f -",
-            self.namespace
+             none. This grants what the plugin asks for, and names it: {printed_by} | kubectl apply -f -"
         );
         Refusal::new("NoServiceAccount", message)
     }

@@ -15,7 +15,7 @@ use crate::engine::context::{Context, remove_member};
 use crate::engine::message::ToLifecycle;
 use crate::object::{Kind, Object};
 use crate::observation::ReconcileResult;
-use crate::permission::{Denial, Permission, missing_text};
+use crate::permission::{Denial, Permission, missing_text, printed_by};
 use crate::workqueue::{Key, Lane};
 
 /// The reason for a kind beyond the bound.
@@ -185,7 +185,8 @@ impl Reconciler {
     ) {
         let Some(plugin) = self.plugin_of(key) else { return };
         let stall = if self.name_kind(key, &plugin, kind, cx) {
-            stall_of(kind, self.dynamic_kinds.states(&plugin).get(kind))
+            let printed_by = printed_by(&plugin, self.sender(key).service_account.as_deref(), &self.reserved.namespace);
+            stall_of(kind, self.dynamic_kinds.states(&plugin).get(kind), &printed_by)
         } else {
             self.give_up_kinds(key, &plugin, kind, cx);
             let message = format!(
@@ -209,14 +210,14 @@ impl Reconciler {
     }
 }
 
-fn stall_of(kind: &Kind, state: Option<&KindState>) -> Option<StalledReason> {
+fn stall_of(kind: &Kind, state: Option<&KindState>, printed_by: &str) -> Option<StalledReason> {
     match state? {
         KindState::Denied(message) if Denial::read(message).is_none() => {
             Some(StalledReason::new(FORBIDDEN, format!("{kind} may not be read: {message}")))
         }
         KindState::Denied(message) => {
             let permission = Permission { kind: kind.clone(), verb: "list", subresource: None, namespace: None };
-            let rule = missing_text(message, &permission, None);
+            let rule = missing_text(message, &permission, None, printed_by);
             Some(StalledReason::new(FORBIDDEN, format!("the host may not read {kind}: {message}\n{rule}")))
         }
         KindState::Failing(message) => {

@@ -134,7 +134,12 @@ fn g9_r5_a_kind_that_a_service_account_may_read_nowhere_blocks_the_plugin_and_co
     );
     let message = alone.shows("podset", "/conditions").to_string();
     assert!(message.contains("the ServiceAccount mortise-system/podset may not list, watch and get"), "{message}");
-    assert!(message.contains("mortise rbac FILE.wasm --service-account podset"), "{message}");
+    assert!(
+        message.contains(
+            "`mortise rbac FILE.wasm --name podset --service-account podset -n mortise-system` prints the rules"
+        ),
+        "{message}"
+    );
 
     alone.pass(5_000);
     alone.grant(&binding("team-a", "reader", &podset()));

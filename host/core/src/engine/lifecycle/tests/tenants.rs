@@ -178,6 +178,33 @@ fn g11_a_tenant_has_sixteen_plugins_and_one_beyond_them_waits_for_room() {
 }
 
 #[test]
+fn g11_what_a_tenants_plugin_lacks_comes_with_the_command_that_the_tenant_may_run() {
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.tenant_offers("team-a", "podset", "1");
+    alone.compiled("1", compiled("PodSet", &[]));
+    alone.list_in("PodSet", "team-a");
+    alone.list_in("ConfigMap", "team-a");
+    alone.review(&Readable::In(BTreeSet::new()));
+    alone.settle();
+    let printed_by = "`mortise rbac FILE.wasm --tenant team-a --name podset -n mortise-system`";
+    let shown = alone.shows("team-a.podset", "/conditions").to_string();
+    assert!(shown.contains(&format!("{printed_by} prints the rules")), "{shown}");
+
+    let mut alone = Alone::with_tenants(&["team-a"]);
+    alone.tenant_serves("team-a", "podset", "1", "PodSet");
+    let message =
+        r#"User "a:b" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "team-a""#;
+    let permission =
+        Permission { kind: kind("ConfigMap"), verb: "create", subresource: None, namespace: Some("team-a".into()) };
+    let plugin = Arc::from("team-a.podset");
+    alone.take(ToLifecycle::Denied { plugin, permission, message: message.to_owned() });
+    alone.settle();
+    let shown = alone.shows("team-a.podset", "/conditions").to_string();
+    assert!(shown.contains("a Role of the namespace team-a that a RoleBinding gives the host"), "{shown}");
+    assert!(shown.contains(&format!("{printed_by} prints both")), "{shown}");
+}
+
+#[test]
 fn l2_tenants_have_a_kind_each_for_itself_and_a_plugin_of_the_host_takes_it_from_all() {
     let mut alone = Alone::with_tenants(&["team-a", "team-b"]);
     alone.tenant_serves("team-a", "podset", "1", "PodSet");
