@@ -107,24 +107,26 @@ impl Lifecycle {
         fields
     }
 
-    pub(super) fn conditions(&self, name: &Arc<str>, plugin: &Plugin) -> Conditions {
+    /// With `is_pinned` the spec names the digest that may serve.
+    pub(super) fn conditions(&self, name: &Arc<str>, plugin: &Plugin, is_pinned: bool) -> Conditions {
         let resolved = match (&plugin.offer, &plugin.unreadable) {
             (_, Some((_, refusal))) => no("Resolved", refusal.reason, refusal.message.clone()),
             (Some(offer), None) => yes("Resolved", "Found", format!("{} holds {}", offer.source, offer.digest)),
             (None, None) => unknown("Resolved", "Waiting", "no source has offered it yet"),
         };
-        let (verified, compiled) = self.verified_and_compiled(plugin);
+        let (verified, compiled) = self.verified_and_compiled(plugin, is_pinned);
         let newest = [resolved, verified, compiled, self.permitted(name, plugin), self.established(plugin)];
         let (readiness, ready) = self.ready(plugin, &newest);
         Conditions { steps: newest.into_iter().chain(webhooks(plugin)).collect(), ready, readiness }
     }
 
-    fn verified_and_compiled(&self, plugin: &Plugin) -> (Condition, Condition) {
+    fn verified_and_compiled(&self, plugin: &Plugin, is_pinned: bool) -> (Condition, Condition) {
         let Some(offer) = plugin.offer.as_ref().filter(|_| plugin.unreadable.is_none()) else {
             let text = "nothing to compile yet";
             return (unknown("Verified", "Waiting", text), unknown("Compiled", "Waiting", text));
         };
-        let verified = yes("Verified", "DigestPinned", format!("the bytes hash to {}", offer.digest));
+        let (reason, pin) = if is_pinned { ("DigestPinned", ", as spec.digest says") } else { ("DigestKnown", "") };
+        let verified = yes("Verified", reason, format!("the bytes hash to {}{pin}", offer.digest));
         if let Some(Refused { by: RefusedBy::Component, refusal }) = &plugin.refused {
             let refused = |name| no(name, refusal.reason, refusal.message.clone());
             return match refusal.at {

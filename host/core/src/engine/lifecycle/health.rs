@@ -22,7 +22,7 @@ impl Lifecycle {
                 .plugins
                 .iter()
                 .map(|(name, plugin)| {
-                    let Conditions { ready, readiness, .. } = self.conditions(name, plugin);
+                    let Conditions { ready, readiness, .. } = self.conditions(name, plugin, false);
                     let loading = plugin.candidate.is_some();
                     // The host is ready without what a tenant brings.
                     let is_waited_for = tenant::of_plugin(name).is_none();

@@ -24,6 +24,18 @@ fn the_delete_of_an_object_is_sent_once_until_it_fails_and_then_with_backoff() {
 }
 
 #[test]
+fn l5_a_digest_is_pinned_only_where_the_spec_names_it() {
+    let mut alone = Alone::serving();
+    assert_eq!(alone.condition("podset", "Verified"), "True DigestKnown");
+    alone.want("podset", json!({"digest": "1"}));
+    alone.settle();
+    assert_eq!(alone.condition("podset", "Verified"), "True DigestPinned");
+    alone.want("podset", json!({}));
+    alone.settle();
+    assert_eq!(alone.condition("podset", "Verified"), "True DigestKnown");
+}
+
+#[test]
 fn l5_a_right_that_is_refused_shows_at_once_and_for_a_moment_after_it_is_given() {
     let mut alone = Alone::serving();
     let denied = |permission| ToLifecycle::Denied { plugin: "podset".into(), permission, message: "no".to_owned() };
