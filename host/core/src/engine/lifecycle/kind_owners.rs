@@ -137,7 +137,7 @@ impl Lifecycle {
     fn owned_by_another(&self, name: &Arc<str>, wanted: &BTreeSet<KindOwnership>) -> Option<Refusal> {
         let other = |wanted| self.kind_owners.excluded_by(wanted).find(|other| *other != name);
         let (owned, other) = wanted.iter().find_map(|wanted| Some((wanted, other(wanted)?)))?;
-        Some(Refusal::new("KindOwned", owned.conflict(&format!("the plugin {other:?}"))))
+        Some(Refusal::new("KindOwned", owned.conflict(name, other, None)))
     }
 
     /// As [`Self::owned_by_another`], of a plugin that owned it before a restart and is not up again.
@@ -149,7 +149,7 @@ impl Lifecycle {
         };
         let owner = |kind| older(kind).into_iter().find(|other| self.is_coming_up(other));
         let (owned, other) = wanted.iter().find_map(|kind| Some((kind, owner(kind)?)))?;
-        Some(Refusal::new("KindOwned", owned.conflict(&format!("the plugin {other:?}"))))
+        Some(Refusal::new("KindOwned", owned.conflict(name, &other, None)))
     }
 
     /// Whether the kinds of a plugin's first version are not known yet.

@@ -84,17 +84,28 @@ impl KindOwnership {
         [self.clone()].into_iter().chain(whole)
     }
 
-    /// Why nobody else may have it beside `owner`, such as `the plugin "a"`.
-    pub fn conflict(&self, owner: &str) -> String {
+    /// Why the plugin `wanting` may not have it beside the plugin `other`, which is of another host if that has a namespace here.
+    pub fn conflict(&self, wanting: &str, other: &str, host: Option<&str>) -> String {
         let primary = &self.primary;
-        match &self.children {
-            None => {
-                format!("{primary} is reconciled by {owner}; a kind has one plugin in a cluster. Remove one of the two")
+        let place = host.map(|host| format!(" of the host of namespace {host}")).unwrap_or_default();
+        let owner = format!("the plugin {other:?}{place}");
+        let what = match &self.children {
+            None => format!("{primary} is reconciled by {owner}"),
+            Some(children) => format!("{owner} owns {children} of {primary}; each would delete what the other wants"),
+        };
+        let tenant = tenant::of_plugin(wanting);
+        if tenant.is_some() && tenant != tenant::of_plugin(other) {
+            return format!(
+                "{what}. That plugin is no tenant's and has this in every namespace: an administrator of the cluster alone can \
+                 change that"
+            );
+        }
+        match (&self.children, tenant) {
+            (None, None) => format!("{what}; a kind has one plugin in a cluster. Remove one of the two"),
+            (None, Some(tenant)) => {
+                format!("{what}; a kind has one plugin in the namespace {tenant}. Remove one of the two")
             }
-            Some(children) => format!(
-                "{owner} owns {children} of {primary}; each would delete what the other wants. Remove one of the two, or \
-                 let one of them own another kind"
-            ),
+            (Some(_), _) => format!("{what}. Remove one of the two, or let one of them own another kind"),
         }
     }
 }
@@ -103,5 +114,29 @@ impl fmt::Display for KindOwnership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.primary)?;
         self.children.iter().try_for_each(|children| write!(f, "/{children}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conflict(owned: &str, wanting: &str, other: &str) -> String {
+        KindOwnership::parse(owned, wanting).conflict(wanting, other, None)
+    }
+
+    #[test]
+    fn l2_a_conflict_names_what_the_reader_can_change() {
+        let of_cluster = conflict("Web.example.com", "second", "first");
+        assert!(of_cluster.ends_with("a kind has one plugin in a cluster. Remove one of the two"), "{of_cluster}");
+        let own = conflict("Web.example.com", "team-a.second", "team-a.first");
+        assert!(own.ends_with("a kind has one plugin in the namespace team-a. Remove one of the two"), "{own}");
+        let children = conflict("Pod/ConfigMap", "team-a.second", "team-a.first");
+        assert!(children.ends_with("Remove one of the two, or let one of them own another kind"), "{children}");
+        for owned in ["Web.example.com", "Pod/ConfigMap"] {
+            let hosts = conflict(owned, "team-a.second", "first");
+            assert!(hosts.contains("the plugin \"first\"") && !hosts.contains("Remove"), "{hosts}");
+            assert!(hosts.ends_with("an administrator of the cluster alone can change that"), "{hosts}");
+        }
     }
 }

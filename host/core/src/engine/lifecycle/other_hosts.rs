@@ -137,7 +137,7 @@ impl Lifecycle {
         };
         let (owned, (_, other)) = contested.find(|(owned, oldest)| !is_ours(owned, oldest))?;
         let host = &self.other_hosts.by_plugin.get(other)?.host;
-        let conflict = owned.conflict(&format!("the plugin {other:?} of the host of namespace {host}"));
+        let conflict = owned.conflict(name, other, Some(host));
         let message = format!("{conflict}; if that host is gone for good, kubectl delete plugin {other}");
         Some(Refusal::new("KindOwnedElsewhere", message))
     }
