@@ -9,7 +9,7 @@ use mortise_core::grants;
 use mortise_core::manifest::Manifest;
 use mortise_core::permission::IMPERSONATE;
 use mortise_core::well_known::API_VERSION;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::rules::{
     LIST, account, aggregated, label, metadata, named_namespaces, role_name, role_ref, rule, rules, unnamed_groups,
@@ -127,6 +127,12 @@ impl OfTenant<'_> {
     }
 }
 
+/// The verbs of those who have a plugin, on objects of its own kinds: as Kubernetes' role `admin` has them on its kinds.
+const ALL: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// The subresources of a definition that people use, with their verbs. The plugin writes the status, and `kubectl scale` the scale.
+const SUBRESOURCES: [(&str, &[&str]); 2] = [("scale", &["get", "patch", "update"]), ("status", &["get"])];
+
 /// What the administrators of namespaces have to have beside Kubernetes' role `admin`, to grant what a plugin needs: rights to
 /// the kinds of its own definitions, and to Events.
 pub fn for_tenants(plugin: &str, manifest: &Manifest) -> ClusterRole {
@@ -142,12 +148,24 @@ pub fn for_tenants(plugin: &str, manifest: &Manifest) -> ClusterRole {
     for crd in &manifest.custom_resources {
         let Some((plural, group)) = crd.name.split_once('.') else { continue };
         // Those who have the plugin write its objects too.
-        rules.push(rule(group, &[plural], &["create", "update", "delete", "deletecollection"]));
+        rules.push(rule(group, &[plural], &ALL));
+        for (subresource, verbs) in SUBRESOURCES {
+            if has_subresource(&crd.body, subresource) {
+                rules.push(rule(group, &[&format!("{plural}/{subresource}")], verbs));
+            }
+        }
     }
     rules.push(rule("events.k8s.io", &["events"], &["create", "patch"]));
     let mut metadata = metadata(&format!("mortise-tenants-{plugin}"), None);
     metadata.labels.get_or_insert_default().extend(label(ADMIN_LABEL, "true"));
     ClusterRole { metadata, rules: Some(rules), aggregation_rule: None }
+}
+
+/// Whether a version of the definition has this subresource.
+fn has_subresource(definition: &str, name: &str) -> bool {
+    let definition: Value = serde_json::from_str(definition).unwrap_or_default();
+    let mut versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    versions.any(|version| version["subresources"].get(name).is_some())
 }
 
 /// A Role, and its binding to a subject.

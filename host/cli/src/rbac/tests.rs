@@ -200,3 +200,24 @@ fn a_plugin_with_a_service_account_has_all_its_rights_and_the_host_may_watch_for
     let grants = json!({"customResources": ["podsetti.app.example.com"]});
     assert_eq!(objects.last().unwrap()["spec"]["grants"], grants, "what the host registers for it");
 }
+
+#[test]
+fn those_who_bring_a_plugin_into_their_namespace_may_scale_its_objects_where_the_definition_has_a_scale() {
+    let of_people = |subresources: Value| {
+        let mut manifest: Value = serde_json::from_str(PODSET).unwrap();
+        manifest["customResources"][0]["spec"]["versions"][0]["subresources"] = subresources;
+        let manifest = Manifest::parse(&manifest.to_string()).unwrap();
+        let role = serde_json::to_value(service_account::for_tenants("podset", &manifest)).unwrap();
+        assert_eq!(role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-admin"], "true");
+        let rules = role["rules"].as_array().unwrap().clone();
+        move |resource: &str, verbs: &[&str]| {
+            rules.iter().any(|rule| rule["resources"] == json!([resource]) && rule["verbs"] == json!(verbs))
+        }
+    };
+    let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    let scaled = of_people(json!({"status": {}, "scale": scale}));
+    assert!(scaled("podsetti/scale", &["get", "patch", "update"]) && scaled("podsetti/status", &["get"]));
+    assert!(scaled("podsetti", &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]));
+    let unscaled = of_people(json!({"status": {}}));
+    assert!(!unscaled("podsetti/scale", &["get", "patch", "update"]) && unscaled("podsetti/status", &["get"]));
+}
