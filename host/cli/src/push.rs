@@ -1,4 +1,4 @@
-//! `mortise push`: writes a component into a labelled ConfigMap of the host's namespace.
+//! `mortise push`: writes a component into a labelled ConfigMap of the host's namespace, or of a tenant's.
 
 use std::path::PathBuf;
 
@@ -16,6 +16,9 @@ use crate::{component, kubernetes, words};
 
 /// The field manager of what this command writes.
 const MANAGER: &str = "mortise-push";
+
+/// The namespace of a host, unless it runs elsewhere.
+const HOST_NAMESPACE: &str = "mortise-system";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -40,8 +43,8 @@ pub struct PushArgs {
     /// Name of the ConfigMap, which is the plugin's [default: the file's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Namespace of the host
-    #[arg(long, short, value_name = "NAMESPACE", default_value = "mortise-system")]
+    /// Namespace of the host, or of a tenant, whose plugin it is then
+    #[arg(long, short, value_name = "NAMESPACE", default_value = HOST_NAMESPACE)]
     namespace: Namespace,
     /// Kubeconfig to reach the API server; without it, $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config
     #[arg(long, value_name = "FILE")]
@@ -79,12 +82,24 @@ pub fn run(args: &PushArgs) -> anyhow::Result<()> {
         .map_err(|error| in_words(error, args.namespace.as_str()))
         .with_context(|| format!("cannot push {file} to ConfigMap {}/{name}", args.namespace))?;
     words::print(&format!(
-        "ConfigMap {}/{name} {done}\n  digest  {}\n  size    {}, packed {}\nNext: kubectl get plugins {name} -o wide\n",
+        "ConfigMap {}/{name} {done}\n  digest  {}\n  size    {}, packed {}\nNext: {}\n",
         args.namespace,
         packed.digest,
         words::size(packed.component_bytes as u64),
         words::size(packed.packed_bytes as u64),
+        next(args.namespace.as_str(), &name),
     ))
+}
+
+/// Where the plugin's state is shown. A tenant may read no Plugins, and sees the Events of its ConfigMap.
+fn next(namespace: &str, name: &str) -> String {
+    let of_host = format!("kubectl get plugins {name} -o wide");
+    match namespace {
+        HOST_NAMESPACE => of_host,
+        _ => format!(
+            "kubectl events -n {namespace} --for configmap/{name}\n      (in the namespace of a host: {of_host})"
+        ),
+    }
 }
 
 /// The API server's message, with what to do where that is known.
@@ -139,6 +154,14 @@ mod tests {
 
     fn config_map(json: serde_json::Value) -> ConfigMap {
         serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn what_comes_next_is_a_command_that_a_tenant_may_run_unless_it_is_the_hosts_namespace() {
+        assert_eq!(next("mortise-system", "podset"), "kubectl get plugins podset -o wide");
+        let next = next("team-a", "podset");
+        assert!(next.starts_with("kubectl events -n team-a --for configmap/podset\n"), "{next}");
+        assert!(next.ends_with("(in the namespace of a host: kubectl get plugins podset -o wide)"), "{next}");
     }
 
     #[test]
