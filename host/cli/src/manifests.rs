@@ -42,7 +42,7 @@ pub struct ManifestsArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Name of the ServiceAccount that the plugin is to act as [default: the plugin's name]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = kubernetes::service_account)]
     service_account: Option<String>,
     /// Namespace of the host
     #[arg(long, short, value_name = "NAMESPACE", default_value = "mortise-system")]
@@ -56,7 +56,7 @@ pub struct ManifestsArgs {
 }
 
 pub fn run(args: &ManifestsArgs) -> anyhow::Result<()> {
-    let name = kubernetes::plugin_name(args.name.as_deref(), &args.file)?;
+    let name = kubernetes::valid_plugin_name(args.name.as_deref(), &args.file)?;
     let manifest = component::load(&args.file, args.cache_dir.clone())?.manifest;
     let (namespace, bytes) = (args.namespace.as_str(), component::read(&args.file)?);
     let packed = pack(namespace, &name, &bytes, None, Compression::Zstd)

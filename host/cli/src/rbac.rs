@@ -8,6 +8,7 @@ use clap::Args;
 use k8s_openapi::api::rbac::v1::{AggregationRule, ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use mortise_core::manifest::Manifest;
+use mortise_core::tenant;
 use mortise_core::well_known::{AGGREGATE_LABEL, GROUP, HOST, WEBHOOK_SECRET};
 use mortise_runtime::config::Namespace;
 
@@ -79,7 +80,7 @@ pub struct RbacArgs {
     name: Option<String>,
     /// Name of the ServiceAccount in the host's namespace, or the tenant's, that the plugin is to act as [default with
     /// --tenant: the plugin's name]
-    #[arg(long, value_name = "NAME", conflicts_with = "host")]
+    #[arg(long, value_name = "NAME", conflicts_with = "host", value_parser = crate::kubernetes::service_account)]
     service_account: Option<String>,
     /// Namespace of the host
     #[arg(long, short, value_name = "NAMESPACE", default_value = "mortise-system")]
@@ -93,7 +94,10 @@ pub fn run(args: &RbacArgs) -> anyhow::Result<()> {
     let Some(file) = &args.file else {
         return crate::words::print(&host(args.namespace.as_str(), args.tenants)?);
     };
-    let name = crate::kubernetes::plugin_name(args.name.as_deref(), file)?;
+    let name = crate::kubernetes::valid_plugin_name(args.name.as_deref(), file)?;
+    if let Some(tenant) = &args.tenant {
+        check_tenant(tenant.as_str(), &name, args.namespace.as_str())?;
+    }
     let component = crate::component::load(file, args.cache_dir.clone())?;
     if args.tenants {
         return crate::words::print(&documents(&[service_account::for_tenants(&name, &component.manifest)])?);
@@ -118,6 +122,18 @@ pub fn run(args: &RbacArgs) -> anyhow::Result<()> {
         text = [text, documents(&[role])?, documents(&[binding])?].concat();
     }
     crate::words::print(&text)
+}
+
+/// A tenant's plugin has a name with its namespace in it, and the host's own namespace is no tenant.
+fn check_tenant(tenant: &str, name: &str, host_namespace: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        tenant != host_namespace,
+        "the namespace {tenant} is the host's own, which is no tenant: leave out --tenant, or name the host's namespace with -n"
+    );
+    match tenant::cannot_be_named(tenant, name) {
+        Some(refusal) => anyhow::bail!("{}", refusal.message),
+        None => Ok(()),
+    }
 }
 
 /// The ClusterRole with the rights that one plugin needs everywhere. Kubernetes aggregates it into the host's role.

@@ -57,15 +57,9 @@ impl TenantSource {
         Object::decode_as(&Kind::new("v1", "ConfigMap"), text.as_bytes(), &mut Interner::default()).ok()
     }
 
-    /// Why no plugin can have this name.
+    /// As [`cannot_be_named`].
     pub fn cannot_be_named(&self) -> Option<Refusal> {
-        let plugin = plugin_of(&self.source());
-        let message = format!(
-            "the plugin of a tenant is named NAMESPACE.NAME with at most {MAX_NAME_BYTES} characters, and {plugin} has {}: give the \
-             ConfigMap a shorter name",
-            plugin.len()
-        );
-        (plugin.len() > MAX_NAME_BYTES).then(|| Refusal::new("NameTooLong", message))
+        cannot_be_named(&self.namespace, &self.name)
     }
 
     /// Why a tenant has no further plugin.
@@ -76,6 +70,17 @@ impl TenantSource {
         );
         Refusal::new("TooManyPlugins", message)
     }
+}
+
+/// Why no plugin of a tenant can have the name of this ConfigMap.
+pub fn cannot_be_named(namespace: &str, name: &str) -> Option<Refusal> {
+    let plugin = format!("{namespace}.{name}");
+    let message = format!(
+        "the plugin of a tenant is named NAMESPACE.NAME with at most {MAX_NAME_BYTES} characters, and {plugin} has {}: give the \
+         ConfigMap a shorter name",
+        plugin.len()
+    );
+    (plugin.len() > MAX_NAME_BYTES).then(|| Refusal::new("NameTooLong", message))
 }
 
 /// The plugin of a source, unless a Plugin object names it.

@@ -221,3 +221,14 @@ fn those_who_bring_a_plugin_into_their_namespace_may_scale_its_objects_where_the
     let unscaled = of_people(json!({"status": {}}));
     assert!(!unscaled("podsetti/scale", &["get", "patch", "update"]) && unscaled("podsetti/status", &["get"]));
 }
+
+#[test]
+fn a_tenants_plugin_has_a_name_of_63_characters_at_most_with_its_namespace_which_is_not_the_hosts() {
+    let check =
+        |tenant: &str, name: &str| check_tenant(tenant, name, "mortise-system").map_err(|error| error.to_string());
+    assert_eq!(check("team-a", &"x".repeat(56)), Ok(()));
+    let too_long = check("team-a", &"x".repeat(57)).unwrap_err();
+    assert!(too_long.contains("NAMESPACE.NAME with at most 63 characters"), "{too_long}");
+    let own = check("mortise-system", "podset").unwrap_err();
+    assert!(own.contains("the host's own"), "{own}");
+}
