@@ -90,30 +90,36 @@ pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
     ))
 }
 
-/// Parses a configuration's YAML into a JSON object. Empty text is an empty object.
-pub(crate) fn config(yaml: &str) -> Result<Arc<str>, Refusal> {
+/// Parses the YAML of the configuration at a place, such as "key config.yaml", into a JSON object. Empty text is an empty object.
+pub(crate) fn config(yaml: &str, place: &str) -> Result<Arc<str>, Refusal> {
     if yaml.len() > MAX_CONFIG_BYTES {
-        return Err(config_too_large());
+        return Err(config_too_large(place));
     }
     // The parser bounds aliases and depth.
     let value: serde_json::Value =
-        serde_saphyr::from_str(yaml).map_err(|error| invalid_config(&format!("is not valid YAML: {error}")))?;
+        serde_saphyr::from_str(yaml).map_err(|error| invalid_config(place, &in_a_line(&error)))?;
     match value {
         serde_json::Value::Null => Ok("{}".into()),
         serde_json::Value::Object(_) => {
             let text = value.to_string();
-            if text.len() > MAX_CONFIG_BYTES { Err(config_too_large()) } else { Ok(text.into()) }
+            if text.len() > MAX_CONFIG_BYTES { Err(config_too_large(place)) } else { Ok(text.into()) }
         }
-        other => Err(invalid_config(&format!("must be a mapping of keys to values, not {other}"))),
+        other => Err(invalid_config(place, &format!("must be a mapping of keys to values, not {other}"))),
     }
 }
 
-pub(crate) fn config_too_large() -> Refusal {
-    invalid_config(&format!("is larger than {} KiB", MAX_CONFIG_BYTES >> 10))
+/// What is wrong and where, without the excerpt, which would be in Events and the status.
+fn in_a_line(error: &serde_saphyr::Error) -> String {
+    let text = error.without_snippet().to_string();
+    format!("is not valid YAML: {}", text.lines().next().unwrap_or_default())
 }
 
-fn invalid_config(why: &str) -> Refusal {
-    Refusal::new("InvalidConfig", format!("the configuration (key config.yaml, or NAME.yaml beside a file) {why}"))
+pub(crate) fn config_too_large(place: &str) -> Refusal {
+    invalid_config(place, &format!("is larger than {} KiB", MAX_CONFIG_BYTES >> 10))
+}
+
+fn invalid_config(place: &str, why: &str) -> Refusal {
+    Refusal::new("InvalidConfig", format!("the configuration ({place}) {why}"))
 }
 
 #[cfg(test)]
@@ -121,6 +127,10 @@ mod tests {
     use mortise_core::limits::MAX_COMPONENT_BYTES;
 
     use super::*;
+
+    fn config(yaml: &str) -> Result<Arc<str>, Refusal> {
+        super::config(yaml, "key config.yaml")
+    }
 
     #[test]
     fn names_are_dns_labels() {
@@ -141,6 +151,13 @@ mod tests {
         for bad in ["- a\n", "just text\n", "a: [\n", "a: 1\na: 2\n"] {
             assert_eq!(config(bad).unwrap_err().reason, "InvalidConfig", "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_refusal_of_yaml_is_a_line_that_says_where_and_repeats_nothing() {
+        let message = config("token: hunter2\nlimit: [1, 2\nmore: x\n").unwrap_err().message;
+        assert!(message.starts_with("the configuration (key config.yaml) is not valid YAML: "), "{message}");
+        assert!(message.contains("line ") && !message.contains('\n') && !message.contains("hunter2"), "{message}");
     }
 
     #[test]

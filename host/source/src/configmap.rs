@@ -24,6 +24,8 @@ pub const TENANT_SELECTOR: &str = "mortise.dev/plugin=true";
 const ONLY_NAMED: &str = "source";
 /// The key of `data` that holds the plugin's configuration.
 pub const CONFIG_KEY: &str = "config.yaml";
+/// Where a configuration is, in messages.
+pub(crate) const CONFIG_PLACE: &str = "key config.yaml";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,7 +105,7 @@ pub fn unpack(name: &Name, json: &str, digest: &Digest) -> Option<Vec<u8>> {
 fn component(name: &Name, config_map: ConfigMap) -> Result<Component, Refusal> {
     check_name(&name.name)?;
     let packed = packed(name, config_map)?;
-    let config = packed.config_yaml.map_or_else(|| Ok("{}".into()), |yaml| config(&yaml))?;
+    let config = packed.config_yaml.map_or_else(|| Ok("{}".into()), |yaml| config(&yaml, CONFIG_PLACE))?;
     Ok(Component { digest: packed.form.digest(&packed.bytes)?, config })
 }
 

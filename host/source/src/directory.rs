@@ -230,14 +230,15 @@ impl Directory {
             (file, _) => Fingerprint::of(file).map_err(|error| unreadable(&wasm, error))?,
         };
         let yaml = self.path.join(format!("{name}.yaml"));
+        let place = format!("file {name}.yaml");
         let text = match read_bounded(&yaml, MAX_CONFIG_BYTES) {
-            Ok(bytes) => Some(bytes.ok_or_else(config_too_large)?),
+            Ok(bytes) => Some(bytes.ok_or_else(|| config_too_large(&place))?),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(unreadable(&yaml, error)),
         };
         let text = text.map(String::from_utf8).transpose();
         let text = text.map_err(|error| unreadable(&yaml, std::io::Error::new(ErrorKind::InvalidData, error)))?;
-        Ok((seen, text.map_or_else(|| Ok("{}".into()), |yaml| config(&yaml))?))
+        Ok((seen, text.map_or_else(|| Ok("{}".into()), |yaml| config(&yaml, &place))?))
     }
 
     fn list(&self) -> std::io::Result<BTreeMap<String, Stamps>> {

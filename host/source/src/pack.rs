@@ -14,7 +14,7 @@ use serde_json::json;
 use thiserror::Error;
 
 use crate::component::{Form, check_name, config};
-use crate::configmap::CONFIG_KEY;
+use crate::configmap::{CONFIG_KEY, CONFIG_PLACE};
 use crate::fingerprint::too_large;
 
 /// zstd's level: 19 is the last whose window every decoder accepts by default.
@@ -103,7 +103,7 @@ pub fn pack(
         return Err(too_large().into());
     }
     if let Some(yaml) = config_yaml {
-        config(yaml)?;
+        config(yaml, CONFIG_PLACE)?;
     }
     let packed =
         compress(component, compression).map_err(|source| PackError::Compress { name: name.into(), source })?;
