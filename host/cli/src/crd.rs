@@ -15,7 +15,8 @@ The host registers the definition of Plugins by itself when it starts. Apply it 
 
 It registers the CustomResourceDefinitions of plugins in its own namespace too, and none of a tenant's. Apply these for
 tenants:
-      mortise crd podset.wasm | kubectl apply --server-side -f -")]
+      mortise crd podset.wasm | kubectl apply --server-side -f -
+If the host has registered them once, and no plugin of its namespace brings them any more, add --force-conflicts.")]
 pub struct CrdArgs {
     /// A plugin whose CustomResourceDefinitions are printed instead
     #[arg(value_name = "FILE.wasm")]

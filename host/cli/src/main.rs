@@ -67,7 +67,7 @@ enum Command {
     Manifests(manifests::ManifestsArgs),
     /// Remove the finalizers of a removed plugin, so that its objects can be deleted
     Finalizers(finalizers::FinalizersArgs),
-    /// Print the CustomResourceDefinition of Plugin objects
+    /// Print the CustomResourceDefinition of Plugin objects, or those that a plugin brings
     Crd(crd::CrdArgs),
     /// Compile the component on standard input; the host starts this as a child process with limits
     #[command(name = mortise_runtime::loader::COMPILE_SUBCOMMAND, hide = true)]
