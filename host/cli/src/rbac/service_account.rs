@@ -78,7 +78,7 @@ impl Identified<'_> {
         bound_role(&name, self.namespace, vec![rule], account(self.namespace))
     }
 
-    fn plugin_object(&self) -> serde_json::Value {
+    fn plugin_object(&self) -> Value {
         json!({
             "apiVersion": API_VERSION, "kind": "Plugin", "metadata": {"name": self.plugin},
             "spec": {"serviceAccountName": self.service_account, "grants": grants::asked(self.manifest)},
