@@ -23,6 +23,7 @@ use crate::supervise::Supervisor;
 mod config_maps;
 mod listing;
 mod tenants;
+mod turns;
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::rights::{bind, grant, start_restricted_with};
@@ -17,6 +18,8 @@ const NODE: &str = "e2e-tenant-harm";
 /// Objects whose calls take the second of their deadline each. One after the other, in the few workers of the host, they take
 /// many times [`AT_ONCE`].
 const SPINS: usize = 200;
+/// Changes of a ConfigMap: more than are read, one a second after the first ones, before a test ends waiting.
+const CHANGES: usize = 200;
 /// The deadline of what takes 0.2 s alone.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
@@ -336,4 +339,21 @@ fn q4_a_tenants_calls_that_never_end_delay_no_plugin_of_another_namespace() {
         });
     }
     another_exceeds(&world);
+}
+
+#[test]
+fn g11_a_plugin_whose_config_map_changes_all_the_time_ends_with_it_at_once() {
+    let world = world_with_tenant("tenant-chatty");
+    let here = world.namespace.clone();
+    alice_grants(&world, &here, "podset");
+    alice_offers(&world, &here, "podset", "plugins/podset.wasm");
+    wait_event(&world, "podset", "Serving");
+    let config_maps = world.api("v1", "ConfigMap", Some(&here));
+    for number in 0..CHANGES {
+        let change = Patch::Merge(json!({"metadata": {"annotations": {"example.com/number": number.to_string()}}}));
+        world.block_on(config_maps.patch("podset", &PatchParams::default(), &change)).unwrap();
+    }
+    as_alice(&world, &["delete", "configmap", "podset", "-n", &here], "").unwrap();
+    let plugin = format!("{here}.podset");
+    world.until("its Plugin is gone", || is_gone(&world, &plugin).then_some(()));
 }

@@ -35,6 +35,7 @@ impl Listing {
             WatchEvent::Applied(object) => vec![self.found(&object)],
             WatchEvent::Deleted(object) => {
                 self.known.remove(&object.name.name);
+                self.shown.remove(&object.name.name);
                 vec![self.gone(&object.name.name)]
             }
             WatchEvent::ListDone(_) => {

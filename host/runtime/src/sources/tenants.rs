@@ -1,15 +1,14 @@
 //! The sources of tenants: a watch of labelled ConfigMaps for each namespace that the engine names. They have a reading thread of
-//! their own, and each tenant a pace: however often somebody changes ConfigMaps, others' are read. It must not know which namespaces
-//! are tenants.
+//! their own, and each tenant has turns: however often somebody changes ConfigMaps, others' are read. It must not know which
+//! namespaces are tenants.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::future::pending;
+use std::sync::Arc;
 
 use anyhow::Context;
 use mortise_core::event::Event;
 use mortise_core::object::Kind;
-use mortise_core::tenant::MAX_PLUGINS;
 use mortise_core::watch::WatchEvent;
 use mortise_kube::client::ApiServer;
 use mortise_kube::watch::{self, Objects};
@@ -20,6 +19,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::listing::Listing;
+use super::turns::{Pace, Turns};
 use crate::input::Input;
 use crate::supervise::Supervisor;
 use crate::tenancy::Tenancy;
@@ -29,15 +29,6 @@ const WAITING: usize = 4;
 /// ConfigMaps of one page of a list, which is in memory while the watch waits: six MB at most, and not the 64 MiB that a response
 /// may have. A list of sixteen, all that a tenant may have, is four requests, and streaming lists have no pages.
 const PAGE: usize = 4;
-/// Between two ConfigMaps of a tenant that are read, once it has used up its burst: a component of 40 MiB takes a fifth of this.
-const EACH: Duration = Duration::from_secs(1);
-/// Between two of a list beyond those that are read, which are received and refused: at most 14 MB a second. A list of two
-/// thousand ends within the 218 seconds that the API server keeps its watch open at least, and the five minutes of a page's token.
-/// A longer one begins again after that time and has no end; its first sixteen are read.
-const EACH_UNREAD: Duration = Duration::from_millis(100);
-/// ConfigMaps that are read at once: all of a tenant's plugins, twice.
-const BURST: u32 = 2 * MAX_PLUGINS as u32;
-
 /// A tenant's watch has this to say; None: it has ended.
 type Watched = (Tenancy, Option<WatchEvent>);
 
@@ -53,50 +44,6 @@ struct TenantWatch {
     tenancy: Tenancy,
     task: AbortHandle,
     pace: Pace,
-}
-
-/// How long the ConfigMaps of a tenant's watch take to read, by their number.
-#[derive(Default)]
-struct Work {
-    /// Those that the present list has had, up to what is read of one.
-    listed: usize,
-}
-
-impl Work {
-    fn of(&mut self, event: &WatchEvent) -> Duration {
-        let times = |each: Duration, objects: usize| each.saturating_mul(u32::try_from(objects).unwrap_or(u32::MAX));
-        match event {
-            WatchEvent::Applied(_) => EACH,
-            WatchEvent::Listing => {
-                self.listed = 0;
-                EACH
-            }
-            WatchEvent::Listed(objects) => {
-                let read = objects.len().min(MAX_PLUGINS - self.listed);
-                self.listed += read;
-                times(EACH, read) + times(EACH_UNREAD, objects.len() - read)
-            }
-            _ => Duration::ZERO,
-        }
-    }
-}
-
-/// Until when the ConfigMaps that were read take, at a tenant's pace. It outlives a watch that begins anew.
-#[derive(Clone)]
-struct Pace(Arc<Mutex<Instant>>);
-
-impl Pace {
-    fn new(now: Instant) -> Self {
-        Self(Arc::new(Mutex::new(now)))
-    }
-
-    /// Adds the time for ConfigMaps. When they may be read; None: now.
-    fn add(&self, now: Instant, work: Duration) -> Option<Instant> {
-        // A change is one store, so a panic under the lock leaves it whole.
-        let mut paid_until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *paid_until = (*paid_until).max(now) + work;
-        paid_until.checked_sub(EACH * BURST)
-    }
 }
 
 impl TenantSources {
@@ -152,12 +99,29 @@ impl TenantSources {
 
 /// Sends a tenant's events on, no faster than its pace.
 async fn send_on(mut events: mpsc::Receiver<WatchEvent>, pace: Pace, tenancy: Tenancy, sink: mpsc::Sender<Watched>) {
-    let mut work = Work::default();
-    while let Some(event) = events.recv().await {
-        if let Some(later) = pace.add(Instant::now(), work.of(&event)) {
-            sleep_until(later).await;
-        }
-        if sink.send((tenancy.clone(), Some(event))).await.is_err() {
+    let mut turns = Turns::default();
+    loop {
+        let work = turns.work();
+        let turn = async {
+            let Some(work) = work else { return pending().await };
+            if let Some(later) = pace.due(Instant::now(), work) {
+                sleep_until(later).await;
+            }
+            (sink.reserve().await, work)
+        };
+        let sent = tokio::select! {
+            event = events.recv(), if !turns.are_full() => {
+                let Some(event) = event else { return };
+                let Some((event, work)) = turns.take(event) else { continue };
+                pace.add(Instant::now(), work);
+                sink.send((tenancy.clone(), Some(event))).await.is_ok()
+            }
+            (place, work) = turn => {
+                pace.add(Instant::now(), work);
+                place.map(|place| place.send((tenancy.clone(), turns.next()))).is_ok()
+            }
+        };
+        if !sent {
             return;
         }
     }
@@ -270,42 +234,5 @@ mod tests {
             }
         };
         assert!(timeout(DEADLINE, ended).await.expect("the reader gets the end").is(&first));
-    }
-
-    #[test]
-    fn g11_what_a_list_has_beyond_the_plugins_that_a_tenant_may_have_does_not_wait_as_long_as_these() {
-        let mut work = Work::default();
-        let objects = |count: usize| {
-            let all = (0..count).map(|number| *config_map(&number.to_string()));
-            WatchEvent::Listed(all.collect())
-        };
-        assert_eq!(work.of(&WatchEvent::Listing), EACH);
-        assert_eq!(work.of(&objects(MAX_PLUGINS - 1)), EACH * (MAX_PLUGINS - 1) as u32);
-        assert_eq!(work.of(&objects(3)), EACH + 2 * EACH_UNREAD);
-        assert_eq!(work.of(&objects(10)), 10 * EACH_UNREAD);
-        assert_eq!(work.of(&WatchEvent::Listing), EACH);
-        assert_eq!(work.of(&objects(1)), EACH, "the next list");
-        assert_eq!(work.of(&WatchEvent::Applied(config_map("0"))), EACH);
-        assert_eq!(work.of(&WatchEvent::Deleted(config_map("0"))), Duration::ZERO);
-    }
-
-    #[test]
-    fn g11_config_maps_that_change_all_the_time_are_read_at_a_pace_after_a_burst() {
-        let began = Instant::now();
-        let pace = Pace::new(began);
-        for read in 1..=BURST {
-            assert!(pace.add(began, EACH).is_none_or(|at| at <= began), "the burst, with {read}");
-        }
-        for beyond in 1..=60 {
-            assert_eq!(pace.add(began, EACH), Some(began + beyond * EACH));
-        }
-        // A watch that begins anew has the same pace, and no new burst.
-        let (again, later) = (pace.clone(), began + 60 * EACH);
-        assert_eq!(again.add(later, EACH), Some(later + EACH));
-        let rested = later + (BURST + 1) * EACH;
-        assert!(
-            again.add(rested, EACH * MAX_PLUGINS as u32).is_none_or(|at| at <= rested),
-            "after a rest all are read at once"
-        );
     }
 }
