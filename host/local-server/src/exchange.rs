@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use crate::audit::{self, AuditLog, Received};
 use crate::current::{Current, guard};
 use crate::encode::{self, Response};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OpenWatch};
 use crate::webhook::{MAX_CALLS, Webhooks};
 use crate::{clock, decode, stream};
 
@@ -156,17 +156,30 @@ impl Door {
 
     fn watch(self: &Arc<Self>, watch: Watch, content_type: &'static str, audited: Audited) -> Response {
         let (sender, receiver) = mpsc::channel(stream::MAX_CHUNKS);
-        let (door, clusters) = (Arc::clone(self), self.current.subscribe());
-        let open = self.metrics.open(&audited.subject);
+        let clusters = self.current.subscribe();
+        let watched = AuditedWatch { open: Some(self.metrics.open(&audited.subject)), door: Arc::clone(self), audited };
         tokio::spawn(async move {
             tokio::select! {
-                () = stream::send(&door.webhooks, watch, clusters, sender) => {}
-                () = door.closed() => {}
+                () = stream::send(&watched.door.webhooks, watch, clusters, sender) => {}
+                () = watched.door.closed() => {}
             }
-            drop(open);
-            door.finish(&audited, 200);
         });
         encode::stream(content_type, receiver)
+    }
+}
+
+/// A watch, which is audited when it ends, also by the end of the server.
+struct AuditedWatch {
+    door: Arc<Door>,
+    audited: Audited,
+    open: Option<OpenWatch>,
+}
+
+impl Drop for AuditedWatch {
+    fn drop(&mut self) {
+        // It is not open any more when its record says so.
+        self.open = None;
+        self.door.finish(&self.audited, 200);
     }
 }
 
