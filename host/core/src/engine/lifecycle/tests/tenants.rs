@@ -61,6 +61,16 @@ impl Alone {
         self.take_offer(Offer { tenant: Some(Arc::new(source)), ..offer });
     }
 
+    /// A plugin of the host, "web", whose ServiceAccount may read Secrets here, reads all of them.
+    fn host_reads_secrets(&mut self, readable: &Readable) {
+        self.want("web", json!({"serviceAccountName": "web"}));
+        self.offer("web", "1");
+        self.compiled("1", reading(None, "Web"));
+        self.list("Web");
+        self.list("Secret");
+        self.review(readable);
+    }
+
     fn tenant_loses(&mut self, namespace: &str, name: &str) {
         let place = format!("ConfigMap {namespace}/{name}").into();
         let source = format!("{namespace}/{name}").into();
@@ -379,12 +389,7 @@ fn reading(labels: Option<&str>, primary: &str) -> Result<Compiled, Refusal> {
 fn g11_a_plugin_of_the_host_that_reads_less_than_before_takes_its_labels_from_tenants_too_and_they_serve_when_it_is_gone()
  {
     let mut alone = Alone::with_tenants(&["team-a"]);
-    alone.want("web", json!({"serviceAccountName": "web"}));
-    alone.offer("web", "1");
-    alone.compiled("1", reading(None, "Web"));
-    alone.list("Web");
-    alone.list("Secret");
-    alone.review(&Readable::Everywhere);
+    alone.host_reads_secrets(&Readable::Everywhere);
     alone.tenant_offers("team-a", "reader", "2");
     alone.compiled("2", reading(None, "Reader"));
     alone.list_in("Reader", "team-a");
@@ -522,12 +527,7 @@ fn g11_of_what_a_tenant_offers_and_no_plugin_takes_the_host_keeps_nothing() {
 #[test]
 fn g11_a_watch_that_only_a_tenant_wants_and_denies_keeps_no_wider_one_alive() {
     let mut alone = Alone::with_tenants(&["team-a"]);
-    alone.want("web", json!({"serviceAccountName": "web"}));
-    alone.offer("web", "1");
-    alone.compiled("1", reading(None, "Web"));
-    alone.list("Web");
-    alone.list("Secret");
-    alone.review(&Readable::Everywhere);
+    alone.host_reads_secrets(&Readable::Everywhere);
     alone.tenant_offers("team-a", "reader", "2");
     alone.compiled("2", reading(None, "Reader"));
     alone.settle();
@@ -571,12 +571,7 @@ fn l2_the_most_edges_that_a_manifest_may_have_are_searched() {
 #[test]
 fn g11_a_tenant_that_names_everybody_in_its_bindings_has_others_asked_about_every_fifteen_seconds_at_most() {
     let mut alone = Alone::with_tenants(&["team-a"]);
-    alone.want("web", json!({"serviceAccountName": "web"}));
-    alone.offer("web", "1");
-    alone.compiled("1", reading(None, "Web"));
-    alone.list("Web");
-    alone.list("Secret");
-    alone.review(&in_namespace("team-b"));
+    alone.host_reads_secrets(&in_namespace("team-b"));
     alone.settle();
     alone.pass(60_000);
     alone.answer(&in_namespace("team-b"));
