@@ -3,6 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use crate::tree_bytes::allocated_bytes;
+
 /// The allocations of one thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Count {
@@ -20,9 +22,8 @@ thread_local! {
 /// The system's allocator, counted by thread, because tests run in parallel.
 struct Counting;
 
-/// The size of glibc's malloc chunk: a header of eight bytes, a multiple of 16, at least 32.
 fn taken(size: usize) -> isize {
-    (size + 8).next_multiple_of(16).max(32).cast_signed()
+    allocated_bytes(size).cast_signed()
 }
 
 fn count(change: impl FnOnce(&mut Count)) {
