@@ -14,6 +14,7 @@ use std::sync::Arc;
 use crate::budget::Budget;
 use crate::dynamic_kind::{KindState, KindStates};
 use crate::http::Replied;
+use crate::left_out::LeftOut;
 use crate::object::{Kind, Object};
 use crate::rejection::Rejection;
 use crate::store::{Change, Snapshot, Store};
@@ -86,13 +87,18 @@ pub struct Dependencies {
     whole: bool,
     /// Looks at objects that the reads took.
     looks: u64,
-    /// Few plugins read any, so a pointer.
-    replies: Option<Box<ReadReplies>>,
+    /// Few calls have any, so a pointer.
+    rare: Option<Box<Rare>>,
 }
 
-/// The contents of the HTTP requests whose replies were read; no more than an object has requests.
+/// What few calls have.
 #[derive(Clone, Debug, Default)]
-struct ReadReplies(Vec<u128>);
+struct Rare {
+    /// The contents of the HTTP requests whose replies were read; no more than an object has requests.
+    replies: Vec<u128>,
+    /// What reads of the object's children did not show; one for each kind.
+    left_out: Vec<LeftOut>,
+}
 
 impl Dependencies {
     /// The entries in the order of the first reads, with the hashes of their results.
@@ -138,14 +144,23 @@ impl Dependencies {
 
     /// Whether the call has read the reply to the request with this content.
     pub(crate) fn has_reply(&self, fingerprint: u128) -> bool {
-        self.replies.as_ref().is_some_and(|read| read.0.contains(&fingerprint))
+        self.rare.as_ref().is_some_and(|rare| rare.replies.contains(&fingerprint))
+    }
+
+    /// What the call was not shown of objects that name the reconciled one as their owner.
+    pub fn left_out(&self) -> &[LeftOut] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.left_out)
     }
 
     /// Bytes in memory. A shared entry counts in each set.
     pub fn bytes(&self) -> usize {
-        let replies = self.replies.as_ref().map_or(0, |read| size_of_val(&**read) + size_of_val(&*read.0));
+        let of_rare = |rare: &Rare| {
+            let left_out: usize = rare.left_out.iter().map(LeftOut::bytes).sum();
+            size_of_val(rare) + size_of_val(&*rare.replies) + left_out
+        };
+        let rare = self.rare.as_deref().map_or(0, of_rare);
         let entries = self.iter().map(|(dependency, _)| dependency.bytes());
-        size_of_val(&*self.kinds) + replies + entries.sum::<usize>()
+        size_of_val(&*self.kinds) + rare + entries.sum::<usize>()
     }
 
     /// Replaces the entries about objects by their kinds.

@@ -54,6 +54,8 @@ pub struct Object {
     /// The managedFields entries of mortise's server-side applies and status writes. The Update entry of a child that
     /// was created by POST is not kept: such a child is compared by the hash in `desired`.
     pub own_fields: Box<[OwnFields]>,
+    /// A plugin's field manager has written some field, as far as managedFields say: anybody may write under its name.
+    pub is_written: bool,
     json: Arc<str>,
     /// Where the digits of metadata.resourceVersion begin in `json`.
     version_at: usize,

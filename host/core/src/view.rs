@@ -17,8 +17,10 @@ use crate::dependencies::{Dependencies, Dependency};
 use crate::dynamic_kind::{KindState, KindStates};
 use crate::http::{Replied, Reply, Request};
 use crate::kind_pattern::{KindPattern, is_kind};
+use crate::left_out::{MAX_OWNED, Owned};
 use crate::object::owner::Owner;
 use crate::object::{Kind, Object, ObjectRef};
+use crate::plan::Prepared;
 use crate::projection::Projection;
 use crate::query::{CompiledQuery, Query, QueryCache};
 use crate::rejection::Rejection;
@@ -27,6 +29,9 @@ use crate::store::{Answer, KeptAnswer, Snapshot};
 
 #[cfg(test)]
 mod tests;
+
+/// Bytes of a JSON array beside its objects, each with a comma: the last comma is a bracket.
+const BRACKETS: u64 = 1;
 
 /// What a plugin may read, shared by all calls of one controller.
 #[derive(Debug)]
@@ -132,6 +137,7 @@ pub struct View {
     rejected: Arc<[Rejection]>,
     replies: Arc<[Replied]>,
     kinds: KindStates,
+    wanted: Option<Arc<Prepared>>,
     reads: Recorder,
 }
 
@@ -145,8 +151,14 @@ impl View {
         config: Arc<str>,
     ) -> Self {
         let reads = Recorder::new(&primary);
-        let (rejected, replies, kinds) = Default::default();
-        Self { snapshot, primary, access, now_unix_ms, config, rejected, replies, kinds, reads }
+        let (rejected, replies, kinds, wanted) = Default::default();
+        Self { snapshot, primary, access, now_unix_ms, config, rejected, replies, kinds, wanted, reads }
+    }
+
+    /// The view of an object whose last outcome is known. Only which objects a read leaves out depends on it.
+    #[must_use]
+    pub fn with_wanted(self, wanted: Option<Arc<Prepared>>) -> Self {
+        Self { wanted, ..self }
     }
 
     /// The view of an object of whose outcomes this was rejected.
@@ -207,9 +219,24 @@ impl View {
         let budget = Budget::unlimited();
         let owner = Owner::of(&self.primary, self.access.tracked.contains(&kind));
         let scope = self.access.scope(&kind).cloned();
-        let objects = self.snapshot.owned_within(&kind, &owner, &budget).into_iter();
-        let objects = objects.filter(|object| dependency::is_in(&scope, object));
-        let (text, hash) = array(objects, &fields, self.access.read_bytes);
+        let mut objects = self.snapshot.owned_within(&kind, &owner, &budget);
+        objects.retain(|object| dependency::is_in(&scope, object));
+        let most_bytes = self.access.read_bytes;
+        let (mut text, mut hash) = match objects.len() > MAX_OWNED {
+            true => (Err(AccessError::TooLarge(most_bytes)), UNFINISHED),
+            false => array(objects.iter().copied(), &fields, most_bytes),
+        };
+        if text.is_err() {
+            let home = &*self.primary.name.namespace;
+            let wanted = self.wanted.as_ref().and_then(|wanted| wanted.children.as_ref());
+            let wanted = wanted.map(|children| children.iter().map(|child| &child.target).collect());
+            let owned = Owned { kind: &kind, objects, home, wanted, most_bytes: most_bytes.saturating_sub(BRACKETS) };
+            if let Some((shown, left_out)) = owned.fit(|object| fields.answer(object).0.len() + 1) {
+                text = array(shown.into_iter(), &fields, most_bytes).0;
+                self.reads.record_left_out(left_out);
+            }
+            hash = UNFINISHED;
+        }
         let dependency = Dependency::Owned { kind, owner, scope, fields };
         self.reads.record(dependency, hash, &self.snapshot, budget.spent());
         text

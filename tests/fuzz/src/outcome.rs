@@ -10,6 +10,7 @@ use mortise_core::contract::GuestFault;
 use mortise_core::eviction::Blocked;
 use mortise_core::limits::{MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
 use mortise_core::plan::{self, Applied, Creates, Memory, Prepared, Sent, UnknownCreates};
+use mortise_core::spared::Spared;
 
 use self::case::Case;
 use self::cluster::Cluster;
@@ -57,7 +58,14 @@ const NONE_UNKNOWN: &UnknownCreates = &UnknownCreates::new();
 impl Remembered {
     fn memory<'a>(&'a mut self, blocked: &'a Blocked) -> Memory<'a> {
         let creates = Creates { inherited: false, unknown: NONE_UNKNOWN };
-        Memory { applied: &mut self.applied, exact: &mut self.exact, sent: &mut self.sent, blocked, creates }
+        Memory {
+            applied: &mut self.applied,
+            exact: &mut self.exact,
+            sent: &mut self.sent,
+            blocked,
+            creates,
+            spared: Spared::default(),
+        }
     }
 }
 

@@ -66,6 +66,18 @@ fn a_config_map_is_copied_into_the_namespaces_that_match_and_nowhere_else() {
     let owner = format!("replication.mortise.dev/v1alpha1/ConfigMapReplica {}/ca", world.namespace);
     assert_eq!(marks, format!("{uid}  {owner} owns ConfigMap e2e-tracked-north/ca"));
 
+    // Somebody gives an object of his own the marks of a copy: it is none, and stays.
+    world.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "forged", "namespace": "e2e-tracked-west", "labels": {"mortise.dev/owner-uid": uid}, "annotations": {
+            "mortise.dev/owner": format!("{owner} owns ConfigMap e2e-tracked-west/forged"),
+            "mortise.dev/child": "e2e-tracked-west"}}}));
+    world.kubectl_here(&["annotate", "configmapreplica", "ca", "again=yes"]);
+    world.kubectl(&["label", "namespace", "e2e-tracked-west", "tier=web", "--overwrite"]);
+    wait_ready(&world, "True Copied: 3 of 3");
+    world.kubectl(&["label", "namespace", "e2e-tracked-west", "tier=data", "--overwrite"]);
+    wait_ready(&world, "True Copied: 2 of 2");
+    world.kubectl(&["delete", "configmap", "forged", "-n", "e2e-tracked-west"]);
+
     world.kubectl(&["label", "namespace", HOST_NAMESPACE, "tier=web"]);
     wait_ready(
         &world,

@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::{Dependencies, Dependency, MAX_DEPENDENCIES, MAX_DEPENDENCY_BYTES, SharedDependency};
+use crate::left_out::LeftOut;
 use crate::map::Map;
 use crate::object::{Kind, Object};
 use crate::store::Snapshot;
@@ -71,8 +72,15 @@ impl Recorder {
     /// Notes the content of a request whose reply is read.
     pub(crate) fn record_reply(&mut self, fingerprint: u128) {
         if !self.reads.has_reply(fingerprint) {
-            self.reads.replies.get_or_insert_default().0.push(fingerprint);
+            self.reads.rare.get_or_insert_default().replies.push(fingerprint);
         }
+    }
+
+    /// Notes what a read did not show; of several reads of a kind, what the last one did not.
+    pub(crate) fn record_left_out(&mut self, left_out: LeftOut) {
+        let all = &mut self.reads.rare.get_or_insert_default().left_out;
+        all.retain(|known| known.kind() != left_out.kind());
+        all.push(left_out);
     }
 
     /// The finished set.

@@ -415,7 +415,11 @@ impl Host {
         match write.op {
             WriteOp::Delete { target, .. } => self.deletes.push((write.id, target)),
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } if write.cause.is_some() => {
-                self.bodies.insert(write.id, (target, parsed(&body)));
+                let mut object = parsed(&body);
+                // The API server notes who writes it.
+                let manager = write.plugin.as_ref().map(|plugin| format!("mortise/{plugin}"));
+                object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Update"}]);
+                self.bodies.insert(write.id, (target, object));
                 self.creates.extend(write.plugin.map(|plugin| (write.id, plugin)));
             }
             WriteOp::Create { target, body } | WriteOp::Apply { target, body, .. } => {

@@ -109,12 +109,12 @@ impl<'a> Source<'a> {
             namespace: interner.intern(metadata.namespace.as_ref().map_or("", |namespace| &namespace.0)),
             name: (&*name.0).into(),
         };
-        let controller = self.controller(&kind, &name, interner);
-        let own_fields = match metadata.managed_fields {
+        let (own_fields, is_written) = match metadata.managed_fields {
             Some(raw) if raw.get().contains(MANAGER_PREFIX) => own_fields(raw)
                 .map_err(|error| self.field("metadata.managedFields", format!("is malformed: {error}")))?,
-            _ => Box::default(),
+            _ => (Box::default(), false),
         };
+        let controller = self.controller(&kind, &name, is_written, interner);
         let (json, version_at, status_at) = self.assemble(expected, version, interner);
         Ok(Object {
             labels: metadata.labels.intern(interner),
@@ -132,14 +132,22 @@ impl<'a> Source<'a> {
             resource_version,
             controller,
             own_fields,
+            is_written,
             json,
             version_at,
             status_at,
         })
     }
 
-    /// The owner reference, or the owner that the marks of a tracked child name.
-    fn controller(&self, kind: &Kind, name: &Name, interner: &mut Interner) -> Option<OwnerReference> {
+    /// The owner reference, or the owner that the marks of a tracked child name. A plugin has written every tracked child, and
+    /// nobody else who makes one has reason to say so.
+    fn controller(
+        &self,
+        kind: &Kind,
+        name: &Name,
+        is_written: bool,
+        interner: &mut Interner,
+    ) -> Option<OwnerReference> {
         let metadata = &self.header.metadata;
         if let Some(owner) = &metadata.owners.0 {
             return Some(OwnerReference {
@@ -149,7 +157,7 @@ impl<'a> Source<'a> {
                 uid: interner.intern(&owner.uid.0),
             });
         }
-        let mark = metadata.annotations.owner.as_deref()?;
+        let mark = metadata.annotations.owner.as_deref().filter(|_| is_written)?;
         let ((api_version, owner_kind), namespace, owner_name) = read_mark(mark, kind, name)?;
         Some(OwnerReference {
             kind: interner.kind(api_version, owner_kind),

@@ -152,12 +152,15 @@ struct ManagedFields<'a> {
 }
 
 impl ManagedFields<'_> {
+    fn is_own(&self) -> bool {
+        self.manager.as_ref().is_some_and(|manager| manager.0.starts_with(MANAGER_PREFIX))
+    }
+
     fn kept(&self) -> Option<OwnFields> {
         let text = |field: &Option<Text<'_>>| -> Box<str> { field.as_ref().map_or("", |text| &text.0).into() };
-        let manager = self.manager.as_ref()?;
         let applied = self.operation.as_ref().is_some_and(|operation| operation.0 == "Apply");
         let status = self.subresource.as_ref().is_some_and(|subresource| subresource.0 == "status");
-        (manager.0.starts_with(MANAGER_PREFIX) && (applied || status)).then(|| OwnFields {
+        (self.is_own() && (applied || status)).then(|| OwnFields {
             manager: text(&self.manager),
             applied,
             subresource: text(&self.subresource),
@@ -222,7 +225,9 @@ deserialize_with!(ControllerReference, "a list of owner references", |owners: Se
     Ok(ControllerReference(controller))
 });
 
-pub(super) fn own_fields(raw: &RawValue) -> Result<Box<[OwnFields]>, serde_json::Error> {
+/// The entries of plugins that are kept, and whether there is any of a plugin.
+pub(super) fn own_fields(raw: &RawValue) -> Result<(Box<[OwnFields]>, bool), serde_json::Error> {
     let entries: Vec<ManagedFields<'_>> = serde_json::from_str(raw.get())?;
-    Ok(entries.iter().filter_map(ManagedFields::kept).collect())
+    let kept = entries.iter().filter_map(ManagedFields::kept).collect();
+    Ok((kept, entries.iter().any(ManagedFields::is_own)))
 }

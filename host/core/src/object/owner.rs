@@ -2,7 +2,9 @@
 //! and an annotation mark it. This module writes and reads the marks.
 //!
 //! The annotation names the child itself, so that a copy of an object, which has its labels and annotations, is
-//! nobody's child. The marks say nothing about who wrote them: a user who may write an object may give it away.
+//! nobody's child. The marks say nothing about who wrote them: a user who may write an object may give it away. Only objects
+//! that a plugin's field manager has written are taken for children by their marks, which keeps out what was copied and not
+//! what was forged with care; `left_out.rs` bounds that.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -13,6 +13,7 @@ pub(crate) struct Sample {
     version: u64,
     labels: BTreeMap<String, String>,
     owner: Option<String>,
+    manager: Option<String>,
     body: String,
 }
 
@@ -20,7 +21,8 @@ impl Sample {
     pub(crate) fn new(kind: &str, namespace: &'static str, name: &str) -> Self {
         let kind = Kind::new("v1", kind);
         let name = name.to_owned();
-        Self { kind, namespace, name, uid: None, version: 1, labels: BTreeMap::new(), owner: None, body: String::new() }
+        let (uid, labels, owner, manager, body) = Default::default();
+        Self { kind, namespace, name, uid, version: 1, labels, owner, manager, body }
     }
 
     pub(crate) fn pod(namespace: &'static str, name: &str) -> Self {
@@ -47,6 +49,12 @@ impl Sample {
         self
     }
 
+    /// Created by this field manager.
+    pub(crate) fn manager(mut self, manager: &str) -> Self {
+        self.manager = Some(manager.to_owned());
+        self
+    }
+
     /// Adds members to the object: `"status":{"phase":"Running"}`.
     pub(crate) fn body(mut self, members: &str) -> Self {
         self.body = format!(",{members}");
@@ -62,8 +70,11 @@ impl Sample {
                 r#","ownerReferences":[{{"apiVersion":"v1","kind":"Owner","name":"o","uid":"{uid}","controller":true}}]"#
             )
         });
+        let managers = self.manager.as_ref().map_or(String::new(), |manager| {
+            format!(r#","managedFields":[{{"manager":"{manager}","operation":"Update","fieldsV1":{{"f:data":{{}}}}}}]"#)
+        });
         format!(
-            r#"{{"apiVersion":"{}","kind":"{}","metadata":{{"name":"{}",{namespace}"uid":"{uid}","resourceVersion":"{}","labels":{}{owners}}}{}}}"#,
+            r#"{{"apiVersion":"{}","kind":"{}","metadata":{{"name":"{}",{namespace}"uid":"{uid}","resourceVersion":"{}","labels":{}{owners}{managers}}}{}}}"#,
             self.kind.api_version,
             self.kind.kind,
             self.name,
@@ -129,8 +140,10 @@ fn the_marks_of_a_tracked_child_name_its_owner_unless_it_has_a_controller_or_is_
             .map(|OwnerReference { kind, namespace, name, uid }| format!("{kind} {namespace}/{name} {uid}"))
     };
     let label = r#""labels":{"mortise.dev/owner-uid":"77"}"#;
-    let mark =
-        |owner: &str, child: &str| format!(r#"{label},"annotations":{{"mortise.dev/owner":"{owner} owns {child}"}}"#);
+    let written = r#""managedFields":[{"manager":"mortise/podset","operation":"Update"}]"#;
+    let mark = |owner: &str, child: &str| {
+        format!(r#"{label},"annotations":{{"mortise.dev/owner":"{owner} owns {child}"}},{written}"#)
+    };
     let good = mark("example.com/v1/Replica a/x", "Deployment.apps b/x");
     assert_eq!(owner(&good, "Deployment").as_deref(), Some("example.com/v1/Replica a/x 77"));
     let cluster_scoped = mark("v1/Node n", "Deployment.apps b/x");
@@ -141,6 +154,10 @@ fn the_marks_of_a_tracked_child_name_its_owner_unless_it_has_a_controller_or_is_
     assert_eq!(owner(label, "Deployment"), None);
     for child in ["Deployment.apps b/y", "Deployment.apps c/x", "Deployment b/x", "Deployment.apps x", ""] {
         assert_eq!(owner(&mark("example.com/v1/Replica a/x", child), "Deployment"), None, "{child}");
+    }
+    for manager in ["kubectl-create", "mortise", "MORTISE/podset", "x-mortise/podset"] {
+        let by_another = good.replace("mortise/podset", manager);
+        assert_eq!(owner(&by_another, "Deployment"), None, "{manager}");
     }
     assert_eq!(owner(&good, "ReplicaSet"), None, "its marks were copied to an object of another kind");
     for broken in ["", "x", "Replica a/x"] {

@@ -21,6 +21,7 @@ use crate::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_DELETES_PER_PLAN};
 use crate::manifest::writes::{WriteVerb, allows, allows_subresource};
 use crate::manifest::{ControllerSpec, is_builtin_group};
 use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion, is_object_name};
+use crate::spared::Spared;
 use crate::store::Snapshot;
 use crate::well_known::PLUGIN;
 use crate::write::{Precondition, WriteOp};
@@ -41,6 +42,8 @@ pub struct Memory<'a> {
     pub blocked: &'a Blocked,
     /// Creates of children that the view may not show.
     pub creates: Creates<'a>,
+    /// Children that are not deleted for being unwanted.
+    pub spared: Spared<'a>,
 }
 
 /// The actions that are missing.

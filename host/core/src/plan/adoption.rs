@@ -11,7 +11,7 @@ use super::prepared::PreparedChild;
 use crate::contract::Handling;
 use crate::json::is_same;
 use crate::object::{Object, ObjectRef};
-use crate::well_known::{AGGREGATE_LABEL, HOST, MANAGED_BY_LABEL, PART_OF_LABEL, PLUGIN};
+use crate::well_known::{AGGREGATE_LABEL, HOST, MANAGED_BY_LABEL, OWNER_UID_LABEL, PART_OF_LABEL, PLUGIN};
 use crate::write::{Precondition, WriteOp};
 
 /// An object that has the name of a child and is not one, or a place that no child may have.
@@ -55,7 +55,8 @@ impl fmt::Display for Taken {
 
 /// Whether an object that is not a child may become one.
 pub(super) fn is_free(live: &Object) -> bool {
-    live.controller.is_none() && !live.deleting && !is_of_host(live)
+    let is_marked = live.label(OWNER_UID_LABEL).is_some();
+    live.controller.is_none() && !live.deleting && !is_marked && !is_of_host(live)
 }
 
 /// A plugin's bytes, a CRD, the key of the webhooks, the host's roles and its Lease: who changes these has the host's

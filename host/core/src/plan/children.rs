@@ -103,7 +103,7 @@ pub fn diff(
             break;
         }
     }
-    let unwanted = unwanted(&comparison.finder);
+    let unwanted = comparison.unwanted();
     let mut diff = comparison.finish();
     diff.deletes.extend(unwanted);
     diff.bound_deletes();
@@ -124,24 +124,10 @@ pub fn deletes_of_tracked(spec: &ControllerSpec, primary: &Object, snapshot: &Sn
     let owned = spec.owns.iter().flat_map(|owned| snapshot.owned(&owned.kind, &owner));
     let tracked = owned.filter(|live| spec.tracks(&live.kind) || is_marked(live));
     let live = tracked.filter(|live| !live.deleting && is_child(spec, primary, live));
-    let mut diff = Diff { deletes: live.map(|live| delete(live)).collect(), ..Diff::default() };
+    let deletes = live.map(|live| delete(live)).take(MAX_DELETES_PER_PLAN + 1).collect();
+    let mut diff = Diff { deletes, ..Diff::default() };
     diff.bound_deletes();
     diff
-}
-
-/// Deletes of children that the outcome does not have.
-fn unwanted(finder: &Finder<'_>) -> Vec<WriteOp> {
-    let children = finder.children;
-    // Few owners have objects that were not found by the name of a child.
-    let wanted = LazyCell::new(|| BTreeSet::from_iter(children.iter().map(|child| &child.target)));
-    let renamed = LazyCell::new(|| finder.renamed());
-    let kept = children.iter().filter(|child| child.handling == Handling::Keep);
-    let kept: BTreeSet<(&Kind, &str)> = kept.map(|child| (&child.target.kind, &*child.key)).collect();
-    let is_kept = |live: &Object| live.child_key.as_deref().is_some_and(|key| kept.contains(&(&live.kind, key)));
-    let has_place = |target: &ObjectRef| wanted.contains(target) || renamed.contains(target);
-    let is_wanted = |live: &Object| is_kept(live) || has_place(&live.reference());
-    let unwanted = finder.existing.not_found().filter(|live| !live.deleting && !is_wanted(live));
-    unwanted.map(|live| delete(live)).collect()
 }
 
 struct Comparison<'a> {
@@ -259,6 +245,24 @@ impl<'a> Comparison<'a> {
             is_current(child, live) && is_available(live, &mut self.diff.parsed_bytes)
         };
         !has_writes && group.iter().filter(|child| child.handling != Handling::Keep).all(&mut is_settled)
+    }
+
+    /// Deletes of children that the outcome does not have, as many as a plan has and one more. What the guest was not shown
+    /// it could not want.
+    fn unwanted(&self) -> Vec<WriteOp> {
+        let Self { finder, memory: Memory { spared, .. }, .. } = self;
+        let children = finder.children;
+        // Few owners have objects that were not found by the name of a child.
+        let wanted = LazyCell::new(|| BTreeSet::from_iter(children.iter().map(|child| &child.target)));
+        let renamed = LazyCell::new(|| finder.renamed());
+        let kept = children.iter().filter(|child| child.handling == Handling::Keep);
+        let kept: BTreeSet<(&Kind, &str)> = kept.map(|child| (&child.target.kind, &*child.key)).collect();
+        let is_kept = |live: &Object| live.child_key.as_deref().is_some_and(|key| kept.contains(&(&live.kind, key)));
+        let has_place = |target: &ObjectRef| wanted.contains(target) || renamed.contains(target);
+        let is_wanted = |live: &Object| is_kept(live) || has_place(&live.reference());
+        let living = finder.existing.not_found().filter(|live| !live.deleting);
+        let unwanted = living.filter(|live| !spared.has(live) && !is_wanted(live));
+        unwanted.map(|live| delete(live)).take(MAX_DELETES_PER_PLAN + 1).collect()
     }
 
     fn finish(self) -> Diff {

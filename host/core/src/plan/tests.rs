@@ -11,6 +11,7 @@ use crate::manifest::writes::{WriteRule, WriteVerb};
 use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Replace, Update};
 use crate::object::{Kind, Name, Object, ObjectRef, tests};
 use crate::scope::Scope;
+use crate::spared::Spared;
 use crate::store::Snapshot;
 use crate::write::{Precondition, WriteOp};
 
@@ -105,7 +106,7 @@ fn missing_after(
     let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
     let snapshot = Snapshot::of(&kinds, live.into_iter().map(decode));
     let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
-    let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates };
+    let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates, spared: Spared::default() };
     Ok(diff(&prepared, spec, primary, MANAGER, &snapshot, memory, NOW_UNIX_MS))
 }
 
@@ -116,7 +117,14 @@ fn compared(
     snapshot: &Snapshot,
     (exact, sent): (&mut Applied, &mut Sent),
 ) -> Diff {
-    let memory = Memory { applied: &mut Applied::new(), exact, sent, blocked: &Blocked::default(), creates: CERTAIN };
+    let memory = Memory {
+        applied: &mut Applied::new(),
+        exact,
+        sent,
+        blocked: &Blocked::default(),
+        creates: CERTAIN,
+        spared: Spared::default(),
+    };
     diff(prepared, spec, &primary(), MANAGER, snapshot, memory, NOW_UNIX_MS)
 }
 

@@ -175,6 +175,54 @@ fn a_result_over_the_limit_is_an_error_that_names_the_limit() {
 }
 
 #[test]
+fn q4_x3_forged_objects_in_another_namespace_do_not_end_the_reads_of_their_owner() {
+    let mut store = store();
+    let large = format!(r#""data":{{"a":"{}"}}"#, "x".repeat(1_000));
+    let mark = |number: usize| {
+        let name = format!("copy-{number}");
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}","namespace":"forged","uid":"{name}","resourceVersion":"{}",
+            "labels":{{"mortise.dev/owner-uid":"77"}},"annotations":{{"mortise.dev/owner":"v1/Set shop/web owns Pod forged/{name}","mortise.dev/child":"{name}"}},
+            "managedFields":[{{"manager":"mortise/set","operation":"Apply","fieldsV1":{{}}}}]}},{large}}}"#,
+            10 + number,
+        )
+    };
+    for number in 0..3 {
+        store.apply(crate::object::tests::decode(&mark(number)));
+    }
+    let tracked = |most_bytes: u64| {
+        let snapshot = store.snapshot();
+        let primary = snapshot.get(&sets(), &Name::new("shop", "web")).unwrap().clone();
+        let access = Access::new(vec![sets(), pods()], most_bytes).with_tracked(vec![pods()]);
+        View::new(snapshot, primary, Arc::new(access), 1_000, "{}".into())
+    };
+    let all = tracked(1 << 20).owned(&pods(), &[]).unwrap();
+    assert_eq!(names(&all).len(), 5);
+    let mut view = tracked(all.len() as u64);
+    view.owned(&pods(), &[]).unwrap();
+    assert_eq!(view.into_dependencies().left_out(), []);
+
+    let mut view = tracked(all.len() as u64 - 1);
+    assert_eq!(names(&view.owned(&pods(), &[]).unwrap()), ["web-0", "web-1"]);
+    let primary = view.primary().clone();
+    let reads = view.into_dependencies();
+    let [left_out] = reads.left_out() else { panic!("{:?}", reads.left_out()) };
+    assert!(left_out.to_string().contains(r#"those in "forged""#), "{left_out}");
+    assert!(left_out.has(store.snapshot().get(&pods(), &Name::new("forged", "copy-0")).unwrap()));
+    let snapshot = store.snapshot();
+    let inputs = Inputs {
+        snapshot: &snapshot,
+        primary: &primary,
+        now_unix_ms: 0,
+        config: "",
+        rejected: &[],
+        replies: &[],
+        kinds: &KindStates::default(),
+    };
+    assert!(!reads.holds(&inputs, &Budget::unlimited()), "the next turn reads again");
+}
+
+#[test]
 fn a_result_of_exactly_the_limit_is_returned() {
     let store = store();
     let json = view(&store).list(&Query::all(pods())).unwrap();

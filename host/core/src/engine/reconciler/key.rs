@@ -15,6 +15,7 @@ use crate::eviction::Blocked;
 use crate::expectation::Expectation;
 use crate::generated::fingerprint_of;
 use crate::http::OutgoingRequest;
+use crate::left_out::LeftOut;
 use crate::limits::WRITE_TIMEOUT_MS;
 use crate::manifest::ControllerSpec;
 use crate::object::{Kind, Object, ObjectRef, ResourceVersion};
@@ -22,6 +23,7 @@ use crate::observation::ReconcileResult;
 use crate::permission::Permission;
 use crate::plan::{self, Applied, Memory, Prepared, Sent, Taken, Written};
 use crate::rejection::Rejections;
+use crate::spared::{Spared, Undeletable};
 use crate::store::Snapshot;
 use crate::text::FAILURE;
 use crate::workqueue::{Key, Lane};
@@ -130,6 +132,8 @@ pub(super) struct PlanMemory {
     pub sent: Sent,
     /// Evictions that a PodDisruptionBudget does not allow now.
     pub blocked: Blocked,
+    /// Where deletes of unwanted children were denied.
+    pub undeletable: Undeletable,
     pub replacements: Replacements,
 }
 
@@ -372,9 +376,12 @@ impl Run {
 }
 
 impl PlanMemory {
-    pub fn of_plan(&mut self, now_ms: u64) -> Memory<'_> {
-        let Self { applied, exact, sent, blocked, replacements } = self;
-        Memory { applied, exact, sent, blocked, creates: replacements.creates(now_ms) }
+    /// For a plan of an outcome whose call was not shown these objects.
+    pub fn of_plan<'a>(&'a mut self, left_out: &'a [LeftOut], now_ms: u64) -> Memory<'a> {
+        let Self { applied, exact, sent, blocked, undeletable, replacements } = self;
+        undeletable.end(now_ms);
+        let spared = Spared { left_out, undeletable: (!undeletable.is_empty()).then_some(&*undeletable) };
+        Memory { applied, exact, sent, blocked, creates: replacements.creates(now_ms), spared }
     }
 }
 

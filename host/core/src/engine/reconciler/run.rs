@@ -200,6 +200,7 @@ impl Reconciler {
         let (spec, manager) = (&controller.spec, &controller.field_manager);
         let snapshot = cx.store.snapshot();
         let state = self.keys.get_mut(key)?;
+        let left_out = state.last.as_ref().map_or(&[][..], |last| last.reads.left_out());
         let finalizer = if spec.has_finalizer() && !primary.deleting {
             finalizer::add(primary, &controller.finalizer)
         } else {
@@ -215,7 +216,7 @@ impl Reconciler {
                 primary,
                 manager,
                 &snapshot,
-                state.memory.of_plan(cx.now.mono_ms),
+                state.memory.of_plan(left_out, cx.now.mono_ms),
                 cx.now.unix_ms,
             )
         };
@@ -226,7 +227,7 @@ impl Reconciler {
             spec,
             manager,
             &snapshot,
-            state.memory.of_plan(cx.now.mono_ms),
+            state.memory.of_plan(&[], cx.now.mono_ms),
             cx.now.mono_ms,
         );
         let rejected = rejections::seen(&children, &actions, &spec.primary);

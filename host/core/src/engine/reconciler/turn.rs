@@ -139,6 +139,7 @@ impl Reconciler {
         state.turn.work = Work::Calling;
         controller.calls += 1;
         self.calling.add(&controller.share, 1);
+        let before = last_outcome(controller, state, &primary);
         let view = View::new(
             cx.store.snapshot(),
             Arc::clone(&primary),
@@ -148,7 +149,8 @@ impl Reconciler {
         )
         .with_rejected(state.rejected())
         .with_replies(self.exchanges.replies(key))
-        .with_kinds(self.dynamic_kinds.states(&controller.plugin));
+        .with_kinds(self.dynamic_kinds.states(&controller.plugin))
+        .with_wanted(before.clone());
         let cause = controller.cause(key);
         cx.effects.push(Effect::Call(Box::new(Call {
             id,
@@ -161,7 +163,7 @@ impl Reconciler {
             check: Check {
                 spec: Arc::clone(&controller.spec),
                 reserved: (!controller.version.grants.host_namespace).then(|| self.reserved.clone()),
-                before: last_outcome(controller, state, &primary),
+                before,
             },
         })));
         let call = CallInFlight {
@@ -229,8 +231,10 @@ impl Reconciler {
             reads: done.reads,
             outcome: outcome.clone(),
         };
+        let left_out: Vec<String> = last.reads.left_out().iter().map(ToString::to_string).collect();
         let names_outdated = last.reads.names_outdated(&self.dynamic_kinds.states(&plugin));
         self.remember_call(&key, last, cx);
+        left_out.iter().for_each(|note| self.record(&key, &primary, true, "ObjectsLeftOut", note, cx));
         if names_outdated && let Some(state) = self.keys.get_mut(&key) {
             state.mark_dirty(Lane::Live);
         }

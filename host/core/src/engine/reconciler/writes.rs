@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::controller::Controller;
-use super::key::{KeyState, NOT_FOUND, Run, RunFailure, Work};
+use super::key::{FORBIDDEN, KeyState, NOT_FOUND, Run, RunFailure, Work};
 use super::live_reads::Reason;
 use super::{Reconciler, cost};
 use crate::backoff::{FailureCause, postponed_ms};
@@ -12,7 +12,7 @@ use crate::engine::context::Context;
 use crate::engine::message::{Owner, Sender};
 use crate::expectation::Expectation;
 use crate::limits::WRITE_TIMEOUT_MS;
-use crate::object::Object;
+use crate::object::{Object, ObjectRef};
 use crate::observation::{Observation, ReconcileResult};
 use crate::workqueue::Key;
 use crate::write::{Cause, WriteError, WriteErrorClass, WriteOp, Written};
@@ -223,6 +223,25 @@ impl Reconciler {
         }
     }
 
+    /// Whether an object is an unwanted child outside of its owner's namespace, where others may make as many as they like.
+    fn is_stray(&self, key: &Key, target: &ObjectRef, cx: &Context<'_>) -> bool {
+        let Some(wanted) = self.keys.get(key).and_then(KeyState::wanted) else { return false };
+        let children = wanted.children.iter().flatten().map(|child| &child.target);
+        let actions = wanted.actions.iter().map(|action| &action.target);
+        target.name.namespace != key.name.namespace
+            && !children.chain(actions).any(|wanted| wanted == target)
+            && self.primary_of(key, cx).is_some_and(|primary| !primary.deleting)
+    }
+
+    /// The plugin may not delete such an object. That is no failure of its owner, which does not want it.
+    fn spare_stray(&mut self, key: &Key, target: &ObjectRef, message: &str, cx: &mut Context<'_>) {
+        let Some(state) = self.keys.get_mut(key) else { return };
+        let is_new = state.memory.undeletable.deny(target, cx.now.mono_ms);
+        let Some(primary) = self.primary_of(key, cx).filter(|_| is_new) else { return };
+        let note = format!("{target} names this object as its owner, is not wanted, and cannot be deleted: {message}");
+        self.record(key, &primary, true, FORBIDDEN, &note, cx);
+    }
+
     /// Returns true when a live read decides the result.
     fn on_write_error(&mut self, key: &Key, op: &WriteOp, error: &WriteError, cx: &mut Context<'_>) -> bool {
         match (op, error.class) {
@@ -249,6 +268,10 @@ impl Reconciler {
             // The object is gone; its event follows. A conflict is retried: it may also mean that the object changed
             // too often while the API server patched it.
             (WriteOp::PatchStatus { .. }, WriteErrorClass::NotFound) => return false,
+            (WriteOp::Delete { target, .. }, WriteErrorClass::Denied) if self.is_stray(key, target, cx) => {
+                self.spare_stray(key, target, &error.message, cx);
+                return false;
+            }
             (_, WriteErrorClass::Denied) => self.note_denied(key, op, &error.message, cx),
             _ => {}
         }

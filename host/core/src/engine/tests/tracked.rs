@@ -14,6 +14,11 @@ fn tracking(finalize: bool) -> Host {
     host
 }
 
+/// As the API server shows what a plugin wrote.
+fn written() -> Value {
+    json!([{"manager": format!("mortise/{}", plugin_name(0)), "operation": "Update"}])
+}
+
 /// The target of the create in flight.
 fn child(host: &Host) -> ObjectRef {
     let [(target, body)] = &host.bodies.values().collect::<Vec<_>>()[..] else { panic!("{:?}", host.bodies) };
@@ -95,10 +100,38 @@ fn w1_a_tracked_child_wakes_its_owner_from_another_namespace() {
     let mark = format!("{} default/object-0 owns ConfigMap elsewhere/x", kind_of(0));
     let stray = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
         "name": "x", "namespace": "elsewhere", "uid": "stray",
-        "labels": {"mortise.dev/owner-uid": owner["uid"]}, "annotations": {"mortise.dev/owner": mark}}});
+        "labels": {"mortise.dev/owner-uid": owner["uid"]}, "annotations": {"mortise.dev/owner": mark}, "managedFields": written()}});
     host.store(&elsewhere, stray);
     let deleted: Vec<&ObjectRef> = host.deletes.iter().map(|(_, target)| target).collect();
     assert_eq!(deleted, [&elsewhere], "it is not wanted");
+}
+
+#[test]
+fn q4_x3_a_forged_child_that_the_plugin_may_not_delete_costs_its_owner_one_delete_and_no_status() {
+    let mut host = tracking(false);
+    create(&mut host);
+    host.end_creates();
+    let owner = host.objects[&object_ref(0)].clone();
+    let forge = |host: &mut Host, name: &str| {
+        let target = ObjectRef { kind: Kind::new("v1", "ConfigMap"), name: Name::new("elsewhere", name) };
+        let mark = format!("{} default/object-0 owns ConfigMap elsewhere/{name}", kind_of(0));
+        let forged = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "name": name, "namespace": "elsewhere", "uid": format!("uid-{name}"),
+            "labels": {"mortise.dev/owner-uid": owner["metadata"]["uid"]},
+            "annotations": {"mortise.dev/owner": mark, "mortise.dev/child": name}, "managedFields": written()}});
+        host.store(&target, forged);
+    };
+    forge(&mut host, "a");
+    let [(id, _)] = &std::mem::take(&mut host.deletes)[..] else { panic!("{:?}", host.deletes) };
+    host.step(Event::Wrote(*id, failed(WriteErrorClass::Denied)));
+    forge(&mut host, "b");
+    assert_eq!(host.deletes, [], "deletes there are denied");
+    let status = host.objects[&object_ref(0)]["status"].to_string();
+    assert!(!status.contains("Stalled"), "{status}");
+    assert_eq!(host.reason(0, "Permitted"), "Allowed", "nobody has to add a rule");
+    host.pass(crate::spared::RETRY_MS);
+    forge(&mut host, "c");
+    assert_eq!(host.deletes.len(), 3, "it may be allowed now");
 }
 
 #[test]
@@ -130,7 +163,7 @@ fn x1_the_finalizer_of_a_marked_object_stays_until_a_successor_that_another_host
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
         "name": "object-0-only-x", "namespace": "default", "uid": "uid-default/object-0-only-x",
         "labels": {"mortise.dev/owner-uid": "u"},
-        "annotations": {"mortise.dev/owner": mark, "mortise.dev/child": "only"}}});
+        "annotations": {"mortise.dev/owner": mark, "mortise.dev/child": "only"}, "managedFields": written()}});
     host.store(&successor, body);
     end_child_delete(&mut host, &successor);
     host.show_object_gone(&successor);

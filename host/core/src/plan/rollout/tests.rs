@@ -11,6 +11,7 @@ use crate::manifest::{ControllerSpec, OwnedKind, Predicate, Replace, Update};
 use crate::object::{Kind, Object, tests};
 use crate::plan::{Applied, Creates, Diff, Memory, Sent, UnknownCreates, diff, prepare};
 use crate::scope::Scope;
+use crate::spared::Spared;
 use crate::store::Snapshot;
 use crate::write::WriteOp;
 
@@ -64,7 +65,7 @@ fn missing(update: Update, outcome: &Outcome, view: &BTreeMap<String, Value>) ->
     let snapshot = Snapshot::of(&[Kind::new("v1", "Pod")], view.values().map(decode));
     let creates = Creates { inherited: false, unknown: &UnknownCreates::new() };
     let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
-    let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates };
+    let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates, spared: Spared::default() };
     diff(&prepared, &spec(update), &primary(), "mortise/crowd", &snapshot, memory, 0)
 }
 

@@ -12,6 +12,7 @@ use crate::manifest::ControllerSpec;
 use crate::manifest::writes::WriteVerb;
 use crate::object::{Kind, Name, ObjectRef, ResourceVersion};
 use crate::plan::{ActionDiff, Applied, Memory, Reserved, Sent, diff_actions, prepare};
+use crate::spared::Spared;
 use crate::store::Snapshot;
 use crate::write::WriteOp;
 
@@ -134,7 +135,8 @@ fn missing_of(
     let prepared = prepare(spec, &primary(), &Outcome { actions, ..Outcome::default() }, None).unwrap();
     let snapshot = Snapshot::of(&spec.readable(), live.into_iter().map(decode));
     let (applied, exact) = (&mut Applied::new(), &mut Applied::new());
-    let memory = Memory { applied, exact, sent: &mut sent.clone(), blocked, creates: CERTAIN };
+    let memory =
+        Memory { applied, exact, sent: &mut sent.clone(), blocked, creates: CERTAIN, spared: Spared::default() };
     diff_actions(&prepared.actions, spec, MANAGER, &snapshot, memory, now_ms)
 }
 
@@ -306,7 +308,8 @@ fn a_patch_that_multiplies_its_object_is_sent_and_not_carried_out_by_the_host() 
         let actions = vec![patch_of(node, PatchKind::Json, &body, None)];
         let prepared = prepare(&spec(), &primary(), &Outcome { actions, ..Outcome::default() }, None).unwrap();
         let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
-        let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN };
+        let memory =
+            Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN, spared: Spared::default() };
         let diff = diff_actions(&prepared.actions, &spec(), MANAGER, &snapshot, memory, 0);
         let [WriteOp::Patch { body: patch, .. }] = diff.changes.as_slice() else { panic!("{diff:?}") };
         assert_eq!(**patch, body.to_string());
@@ -344,7 +347,8 @@ fn x3_an_action_on_a_config_map_that_brings_a_plugin_is_refused_in_any_namespace
         }
         let snapshot = Snapshot::of(std::slice::from_ref(&config_map), [live(labels)]);
         let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
-        let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN };
+        let memory =
+            Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN, spared: Spared::default() };
         let diff = diff_actions(&prepared.actions, &spec, MANAGER, &snapshot, memory, 0);
         (diff.sources.len(), diff.changes.len() + diff.removals.len())
     };

@@ -93,6 +93,7 @@ fn x3_what_another_controls_or_what_is_being_deleted_is_not_adopted_and_named() 
     let mut tracked = old(config(json!({})));
     tracked["metadata"]["labels"] = json!({"mortise.dev/owner-uid": "u-2"});
     tracked["metadata"]["annotations"] = json!({"mortise.dev/owner": "a.com/v1/B c/d owns ConfigMap default/old"});
+    tracked["metadata"]["managedFields"] = json!([{"manager": "mortise/b", "operation": "Update"}]);
     let mut dying = old(config(json!({})));
     dying["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     for (live, why) in [(theirs, "of Node n"), (tracked, "of B d"), (dying, "being deleted")] {

@@ -45,7 +45,8 @@ fn of(child: Child, live: Option<&Value>, now_unix_ms: u64) -> Diff {
     let prepared = prepare(&secret_spec(), &primary(), &outcome(vec![child]), None).unwrap();
     let snapshot = Snapshot::of(&[Kind::new("v1", "Secret")], live.cloned().map(decode));
     let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
-    let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN };
+    let memory =
+        Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN, spared: Spared::default() };
     diff(&prepared, &secret_spec(), &primary(), MANAGER, &snapshot, memory, now_unix_ms)
 }
 

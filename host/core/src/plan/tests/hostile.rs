@@ -51,7 +51,8 @@ fn h15_a_live_object_that_is_nested_without_end_is_compared_and_written_like_any
     let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
     let snapshot = Snapshot::of(&kinds, [tests::decode(&text)]);
     let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
-    let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN };
+    let memory =
+        Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN, spared: Spared::default() };
     let diff = diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, memory, NOW_UNIX_MS);
     let kinds: Vec<&str> = diff.children.iter().map(WriteOp::verb).collect();
     assert_eq!(kinds, ["patch"], "an apply: it may differ, and cannot be compared");

@@ -1,7 +1,9 @@
 //! Children in any namespace, which the host marks instead of an owner reference.
 
 use super::*;
+use crate::left_out::Owned;
 use crate::plan::deletes_of_tracked;
+use crate::selector::Selector;
 use crate::well_known::{OWNER_ANNOTATION, OWNER_UID_LABEL};
 
 /// ConfigMaps may be anywhere.
@@ -121,6 +123,34 @@ fn children_with_the_marks_of_an_earlier_version_are_deleted_with_their_owner_an
         "delete ConfigMap default/copy uid=c-1",
         "the manifest says nothing of other namespaces now"
     );
+}
+
+#[test]
+fn x3_what_a_call_was_not_shown_is_not_deleted() {
+    let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
+    let snapshot = Snapshot::of(&kinds, made(&["default", "elsewhere", "third"]).into_iter().map(decode));
+    let all = Selector::default();
+    let objects: Vec<_> = snapshot.list(&kinds[1], None, &all).collect();
+    let [wanted, room] = [objects[2].reference(), objects[0].reference()];
+    let owned = Owned { kind: &kinds[1], objects, home: "default", wanted: Some([&wanted].into()), most_bytes: 20 };
+    let (shown_to_guest, left_out) = owned.fit(|_| 10).unwrap();
+    let shown_to_guest: Vec<ObjectRef> = shown_to_guest.into_iter().map(|object| object.reference()).collect();
+    assert_eq!(shown_to_guest, [room, wanted]);
+    let deletes = |outcome: &Outcome| {
+        let prepared = prepare(&anywhere(), &primary(), outcome, None).unwrap();
+        let (applied, exact, sent) = (&mut Applied::new(), &mut Applied::new(), &mut Sent::new());
+        let spared = Spared { left_out: std::slice::from_ref(&left_out), undeletable: None };
+        let memory = Memory { applied, exact, sent, blocked: &Blocked::default(), creates: CERTAIN, spared };
+        let diff = diff(&prepared, &anywhere(), &primary(), MANAGER, &snapshot, memory, NOW_UNIX_MS);
+        assert!(diff.children.is_empty(), "none is created twice: {diff:?}");
+        diff.deletes.iter().map(|op| op.target().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        deletes(&copies(&[])),
+        ["ConfigMap default/copy", "ConfigMap third/copy"],
+        "what it saw and does not want"
+    );
+    assert_eq!(deletes(&copies(&["default", "elsewhere", "third"])), Vec::<String>::new());
 }
 
 #[test]

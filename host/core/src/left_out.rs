@@ -1,0 +1,224 @@
+//! Which of an owner's objects a read shows when they are more than one read may return, or more than one owner can have.
+//! The marks and the references that make an object somebody's say nothing about who wrote them, so whoever may write
+//! objects of a kind can give an owner any number of them. Such objects must not end the reads of the owner's plugin.
+//!
+//! Each namespace has a budget of its own: what the last outcome wanted is shown first, then the owner's namespace, then
+//! the others from the smallest to the largest, each as a whole while it fits. Objects that no plugin's field manager has
+//! written come after those that one has: anybody can write under such a name, so that sorts out copies and proves nothing.
+//! What was left out is not deleted for being unwanted either. Nothing here reads a store or writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::limits::MAX_CHILDREN;
+use crate::object::{Kind, Name, Object, ObjectRef};
+
+/// Objects of one kind that an owner can have: as many as an outcome may want, and a predecessor of each. With more, some
+/// are others', however small they are.
+pub(crate) const MAX_OWNED: usize = 2 * MAX_CHILDREN;
+/// Places that the message names; the first ones are enough to look for who writes there.
+const SHOWN_PLACES: usize = 3;
+
+/// The objects of a namespace that a plugin's field manager has written, or the others.
+type Place = (Arc<str>, bool);
+
+/// What one read did not show of an owner's objects of a kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    kind: Kind,
+    /// All objects of these, but for [`Self::wanted`].
+    places: BTreeSet<Place>,
+    /// What the last outcome wanted was shown wherever it is.
+    wanted: BTreeSet<Name>,
+}
+
+/// Objects of one owner, and a bound.
+pub(crate) struct Owned<'a> {
+    pub kind: &'a Kind,
+    pub objects: Vec<&'a Arc<Object>>,
+    /// The owner's namespace.
+    pub home: &'a str,
+    /// The children of the last outcome; None when there is none to remember.
+    pub wanted: Option<BTreeSet<&'a ObjectRef>>,
+    /// Bytes that the read may return.
+    pub most_bytes: u64,
+}
+
+impl<'a> Owned<'a> {
+    /// The objects that fit, in their order. None when what must be shown does not fit: what the last outcome wanted or,
+    /// without one, what is in the owner's namespace.
+    pub(crate) fn fit(self, bytes_of: impl Fn(&Object) -> usize) -> Option<(Vec<&'a Arc<Object>>, LeftOut)> {
+        let Self { kind, objects, home, wanted, most_bytes } = self;
+        let is_wanted = |object: &Object| wanted.as_ref().is_some_and(|wanted| wanted.contains(&object.reference()));
+        let mut left_out = LeftOut { kind: kind.clone(), places: BTreeSet::new(), wanted: BTreeSet::new() };
+        let mut room = Room { bytes: most_bytes, objects: MAX_OWNED };
+        let mut places: BTreeMap<Place, Room> = BTreeMap::new();
+        for object in &objects {
+            let taken = Room { bytes: bytes_of(object) as u64, objects: 1 };
+            if is_wanted(object) {
+                room = room.without(taken)?;
+                left_out.wanted.insert(object.name.clone());
+            } else {
+                places.entry(place(object)).or_default().add(taken);
+            }
+        }
+        let is_home = |namespace: &str| namespace == home;
+        let mut places: Vec<(Place, Room)> = places.into_iter().collect();
+        places.sort_by_key(|((namespace, is_written), taken)| (!is_home(namespace), !is_written, taken.bytes));
+        for (place, taken) in places {
+            match room.without(taken) {
+                Some(left) => room = left,
+                None if is_home(&place.0) && wanted.is_none() => return None,
+                None => _ = left_out.places.insert(place),
+            }
+        }
+        Some((objects.into_iter().filter(|object| !left_out.has(object)).collect(), left_out))
+    }
+}
+
+fn place(object: &Object) -> Place {
+    (Arc::clone(&object.name.namespace), object.is_written)
+}
+
+/// Bytes and a number of objects.
+#[derive(Clone, Copy, Default)]
+struct Room {
+    bytes: u64,
+    objects: usize,
+}
+
+impl Room {
+    fn without(self, taken: Self) -> Option<Self> {
+        let bytes = self.bytes.checked_sub(taken.bytes)?;
+        Some(Self { bytes, objects: self.objects.checked_sub(taken.objects)? })
+    }
+
+    fn add(&mut self, taken: Self) {
+        self.bytes += taken.bytes;
+        self.objects += taken.objects;
+    }
+}
+
+impl LeftOut {
+    /// Whether an object of the owner was not shown, or would not have been.
+    pub fn has(&self, object: &Object) -> bool {
+        object.kind == self.kind && self.places.contains(&place(object)) && !self.wanted.contains(&object.name)
+    }
+
+    /// Of which kind.
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let names = self.wanted.iter().map(|name| size_of_val(name) + name.name.len());
+        size_of_val(self) + size_of::<Place>() * self.places.len() + names.sum::<usize>()
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "more objects of {} name this one as their owner than it can have or than a read may return, so the plugin \
+             does not see, and the host does not delete, ",
+            self.kind
+        )?;
+        for (number, (namespace, is_written)) in self.places.iter().take(SHOWN_PLACES).enumerate() {
+            let (comma, which) =
+                (if number > 0 { ", " } else { "" }, if *is_written { "" } else { " that no plugin has written" });
+            write!(f, "{comma}those in {namespace:?}{which}")?;
+        }
+        match self.places.len().saturating_sub(SHOWN_PLACES) {
+            0 => Ok(()),
+            more => write!(f, ", and {more} more such places"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::tests::Sample;
+
+    const WRITTEN: &str = "mortise/podset";
+
+    fn in_place(namespace: &'static str, names: std::ops::Range<usize>, manager: &str) -> Vec<Arc<Object>> {
+        let of = |name: usize| Sample::pod(namespace, &format!("{name:05}")).owner("77").manager(manager).shared();
+        names.map(of).collect()
+    }
+
+    /// What is shown, by namespace, of objects that have ten bytes each, and the message about the rest.
+    fn check(objects: &[Arc<Object>], wanted: Option<&[&Arc<Object>]>, most_bytes: u64, expected: &str) {
+        let kind = Kind::new("v1", "Pod");
+        let wanted: Option<Vec<ObjectRef>> =
+            wanted.map(|wanted| wanted.iter().map(|object| object.reference()).collect());
+        let owned = Owned {
+            kind: &kind,
+            objects: objects.iter().collect(),
+            home: "home",
+            wanted: wanted.as_ref().map(|wanted| wanted.iter().collect()),
+            most_bytes,
+        };
+        let Some((shown, left_out)) = owned.fit(|_| 10) else { return assert_eq!("too large", expected) };
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        shown.iter().for_each(|object| *counts.entry(&object.name.namespace).or_default() += 1);
+        let counts: Vec<String> = counts.iter().map(|(namespace, count)| format!("{count} of {namespace}")).collect();
+        let text = left_out.to_string();
+        let (_, rest) = text.split_once("does not delete, ").unwrap();
+        assert_eq!(format!("{}; {rest}", counts.join(", ")), expected);
+        let not_shown = objects.iter().filter(|object| left_out.has(object));
+        assert_eq!(not_shown.count() + shown.len(), objects.len());
+    }
+
+    #[test]
+    fn x3_a_namespace_that_is_full_of_forged_objects_fills_its_own_budget_alone() {
+        let mut objects = in_place("home", 0..3, WRITTEN);
+        objects.extend(in_place("a", 0..2, WRITTEN));
+        objects.extend(in_place("forged", 0..20, WRITTEN));
+        check(&objects, None, 250, "2 of a, 20 of forged, 3 of home; ");
+        check(&objects, None, 249, r#"2 of a, 3 of home; those in "forged""#);
+        check(&objects, None, 50, r#"2 of a, 3 of home; those in "forged""#);
+        check(&objects, None, 49, r#"3 of home; those in "a", those in "forged""#);
+        check(&objects, None, 29, "too large");
+    }
+
+    #[test]
+    fn x3_what_the_last_outcome_wanted_is_shown_also_beside_forged_objects_in_its_own_namespace() {
+        let mut objects = in_place("home", 0..4, WRITTEN);
+        objects.extend(in_place("forged", 0..20, WRITTEN));
+        let wanted = [&objects[0], &objects[5]];
+        check(&objects, Some(&wanted), 239, r#"1 of forged, 4 of home; those in "forged""#);
+        check(&objects, Some(&wanted), 50, r#"1 of forged, 4 of home; those in "forged""#);
+        check(&objects, Some(&wanted), 49, r#"1 of forged, 1 of home; those in "forged", those in "home""#);
+        check(&objects, Some(&wanted), 19, "too large");
+    }
+
+    #[test]
+    fn x3_what_no_plugin_has_written_is_left_out_first_unless_it_was_wanted() {
+        let mut objects = in_place("a", 0..2, "kubectl-client-side-apply");
+        objects.extend(in_place("b", 0..3, WRITTEN));
+        check(&objects, None, 49, r#"3 of b; those in "a" that no plugin has written"#);
+        check(&objects, None, 19, r#"; those in "a" that no plugin has written, those in "b""#);
+        let wanted = [&objects[0]];
+        check(&objects, Some(&wanted), 49, r#"1 of a, 3 of b; those in "a" that no plugin has written"#);
+    }
+
+    #[test]
+    fn x3_a_number_of_objects_that_no_owner_can_have_is_cut_however_small_they_are() {
+        let mut objects = in_place("home", 0..1, WRITTEN);
+        objects.extend(in_place("forged", 0..MAX_OWNED - 1, WRITTEN));
+        check(&objects, None, 1 << 20, &format!("{} of forged, 1 of home; ", MAX_OWNED - 1));
+        objects.extend(in_place("forged", MAX_OWNED..MAX_OWNED + 1, WRITTEN));
+        check(&objects, None, 1 << 20, r#"1 of home; those in "forged""#);
+    }
+
+    #[test]
+    fn the_message_names_three_places_and_counts_the_rest() {
+        let objects: Vec<_> =
+            ["a", "b", "c", "d", "e"].into_iter().flat_map(|at| in_place(at, 0..2, WRITTEN)).collect();
+        check(&objects, None, 10, r#"; those in "a", those in "b", those in "c", and 2 more such places"#);
+    }
+}

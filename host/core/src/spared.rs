@@ -1,0 +1,82 @@
+//! Objects that name an owner and that it does not want, and that are not deleted: those that its plugin was not shown, and
+//! those in places where its plugin may not delete them. Whoever may write there makes such objects, so a denied delete of
+//! one is no failure of the owner.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::left_out::LeftOut;
+use crate::object::{Kind, Object, ObjectRef};
+
+/// How long no delete is tried in a place. Rights that come back are used by the next turn after that.
+pub(crate) const RETRY_MS: u64 = 600_000;
+/// Places that are remembered. An owner of which more have such objects forgets them all, and finds them again.
+const MAX_PLACES: usize = 100;
+
+/// What a plan does not delete for being unwanted.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Spared<'a> {
+    /// What the call of the outcome was not shown.
+    pub left_out: &'a [LeftOut],
+    /// Where deletes are denied.
+    pub undeletable: Option<&'a Undeletable>,
+}
+
+impl Spared<'_> {
+    /// Whether an object is spared.
+    pub(crate) fn has(&self, live: &Object) -> bool {
+        self.left_out.iter().any(|left_out| left_out.has(live))
+            || self.undeletable.is_some_and(|undeletable| undeletable.has(&live.reference()))
+    }
+}
+
+/// Kinds with namespaces, each until when nothing of the owner's is deleted there.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Undeletable(BTreeMap<(Kind, Arc<str>), u64>);
+
+impl Undeletable {
+    /// The API server has denied a delete. Whether that is news.
+    pub fn deny(&mut self, target: &ObjectRef, now_ms: u64) -> bool {
+        if self.0.len() >= MAX_PLACES {
+            self.0.clear();
+        }
+        let place = (target.kind.clone(), Arc::clone(&target.name.namespace));
+        self.0.insert(place, now_ms + RETRY_MS).is_none()
+    }
+
+    /// Forgets the places whose time is over.
+    pub fn end(&mut self, now_ms: u64) {
+        self.0.retain(|_, until_ms| *until_ms > now_ms);
+    }
+
+    /// Whether there is no such place.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether an object is in such a place.
+    fn has(&self, target: &ObjectRef) -> bool {
+        self.0.contains_key(&(target.kind.clone(), Arc::clone(&target.name.namespace)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Name;
+
+    #[test]
+    fn a_place_is_spared_for_ten_minutes_and_a_hundred_are_remembered() {
+        let at = |namespace: &str| ObjectRef { kind: Kind::new("v1", "ConfigMap"), name: Name::new(namespace, "x") };
+        let mut places = Undeletable::default();
+        assert!(places.deny(&at("a"), 0) && !places.deny(&at("a"), 1));
+        places.end(RETRY_MS);
+        assert!(places.has(&at("a")) && !places.has(&at("b")));
+        places.end(RETRY_MS + 1);
+        assert!(!places.has(&at("a")));
+        for number in 0..=MAX_PLACES {
+            places.deny(&at(&format!("n{number}")), 2);
+            assert!(places.0.len() <= MAX_PLACES);
+        }
+    }
+}
