@@ -142,10 +142,110 @@ fn configuration(name: &str, metadata: &Value, resources: &[&str]) -> Value {
         "clientConfig": {"url": "https://127.0.0.1:1/"},
         // It selects nothing, whatever its rules say.
         "objectSelector": {"matchLabels": {"test.mortise.dev/none": "true"}},
+        "namespaceSelector": without(&[HOST_NAMESPACE, "kube-system"]),
         "rules": resources.iter().map(rule).collect::<Vec<_>>(),
     });
     let webhooks = if resources.is_empty() { vec![] } else { vec![webhook] };
     json!({"apiVersion": CONFIGURATION.0, "kind": CONFIGURATION.1, "metadata": named(name, metadata), "webhooks": webhooks})
+}
+
+/// The selector of all namespaces but these.
+fn without(namespaces: &[&str]) -> Value {
+    json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": namespaces}]})
+}
+
+/// Kubernetes' own kinds that plugins may have webhooks for: workloads, and what brings users to them.
+const WORKLOADS: [&str; 20] = [
+    "/pods",
+    "/persistentvolumeclaims",
+    "/podtemplates",
+    "/replicationcontrollers",
+    "apps/controllerrevisions",
+    "apps/daemonsets",
+    "apps/deployments",
+    "apps/replicasets",
+    "apps/statefulsets",
+    "autoscaling/horizontalpodautoscalers",
+    "batch/cronjobs",
+    "batch/jobs",
+    "networking.k8s.io/ingressclasses",
+    "networking.k8s.io/ingresses",
+    "policy/poddisruptionbudgets",
+    // Of no group that the API server has.
+    "example.com/webs",
+    "snapshot.example.com/volumesnapshots",
+    "team.io/secrets",
+    "a.b/namespaces",
+    "k8s.example.com/nodes",
+];
+
+/// Every resource that the API server itself serves and that can be created: "apps/deployments".
+fn served(world: &World) -> Vec<String> {
+    let get = |path: &str| -> Value { serde_json::from_str(&world.kubectl(&["get", "--raw", path])).unwrap() };
+    let groups = get("/apis");
+    let of_group = |group: &Value| {
+        let name = group["name"].as_str().unwrap().to_owned();
+        let is_builtin = !name.contains('.') || name.ends_with(".k8s.io");
+        is_builtin.then(|| (name, format!("/apis/{}", group["preferredVersion"]["groupVersion"].as_str().unwrap())))
+    };
+    let groups = groups["groups"].as_array().unwrap().iter().filter_map(of_group);
+    let mut served = Vec::new();
+    for (group, path) in groups.chain([(String::new(), "/api/v1".to_owned())]) {
+        for resource in get(&path)["resources"].as_array().unwrap() {
+            let name = resource["name"].as_str().unwrap();
+            if !name.contains('/') && resource["verbs"].as_array().unwrap().contains(&json!("create")) {
+                served.push(format!("{group}/{name}"));
+            }
+        }
+    }
+    assert!(served.len() > 30 && served.iter().any(|resource| resource == "/configmaps"), "{served:?}");
+    served
+}
+
+/// Kind by kind: whatever the API server serves is refused, unless it is a workload.
+fn kinds_are_held(world: &World, deployed: &Deployed) {
+    let api = deployed.api(CONFIGURATION, None);
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let create = |webhook: &dyn Fn(&mut Value), resource: &str| {
+        let mut configuration = configuration("own", &of_host("a"), &[resource]);
+        webhook(&mut configuration["webhooks"][0]);
+        world.block_on(api.create(&dry_run, &parsed(&configuration)))
+    };
+    let policy = "mortise-host-webhooks";
+    for resource in served(world) {
+        let created = create(&|_| {}, &resource);
+        match WORKLOADS.contains(&&*resource) {
+            true => drop(created.unwrap_or_else(|error| panic!("{resource}: {error}"))),
+            false => drop(refused(policy, created)),
+        }
+    }
+    // Wildcards and subresources in each place, and a group beside one that is allowed.
+    for resource in ["*/pods", "/*", "*/*", "/pods/*", "*/scale", "apps/*/scale", "/pods/binding", "/services/proxy"] {
+        refused(policy, create(&|_| {}, resource));
+    }
+    refused(policy, create(&|webhook| webhook["rules"][0]["apiGroups"] = json!(["apps", "discovery.k8s.io"]), "/pods"));
+    refused(policy, create(&|webhook| webhook["rules"][0]["resources"] = json!(["pods", "configmaps"]), "/pods"));
+    let of_crd =
+        json!({"apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["*"], "resources": ["webs"]});
+    let all = |webhook: &mut Value| webhook["rules"] = json!([of_crd, webhook["rules"][0]]);
+    drop(create(&all, "/pods").unwrap());
+    refused(policy, create(&all, "/services"));
+    let selecting =
+        |namespaces: &'static [&str]| move |webhook: &mut Value| webhook["namespaceSelector"] = without(namespaces);
+    for (resource, namespaces) in [
+        ("/pods", &[HOST_NAMESPACE][..]),
+        ("networking.k8s.io/ingresses", &[HOST_NAMESPACE]),
+        ("/pods", &["kube-system"]),
+        ("example.com/webs", &["kube-system"]),
+    ] {
+        let why = refused(policy, create(&selecting(namespaces), resource));
+        assert!(why.contains("leave out its namespace"), "{why}");
+    }
+    refused(policy, create(&|webhook| webhook["namespaceSelector"] = json!({}), "example.com/webs"));
+    drop(create(&selecting(&[HOST_NAMESPACE]), "example.com/webs").unwrap());
+    for resource in &WORKLOADS[15..] {
+        drop(create(&|_| {}, resource).unwrap());
+    }
 }
 
 fn plugin(name: &str, metadata: &Value, spec: &Value) -> Value {
@@ -286,6 +386,7 @@ fn l4_the_policies_of_deploy_let_the_host_serve_and_hold_it_to_what_has_its_labe
     serve_admitting(&mut world, &deployed);
     definitions_are_held(&world, &deployed);
     webhooks_are_held(&world, &deployed);
+    kinds_are_held(&world, &deployed);
     plugins_and_secrets_are_held(&world, &deployed);
     let checked = ["get", "validatingadmissionpolicies", "-o", "jsonpath={.items[*].status.typeChecking}"];
     let warnings = world.kubectl(&checked);

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use super::controller::ControllerSpec;
 use super::custom_resource::CustomResource;
 use super::place::{kind_at, refuse};
+use super::protected::not_for_admission;
 use crate::object::Kind;
 use crate::refusal::Refusal;
-use crate::well_known::GROUP;
 
 /// The admission of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,7 +93,7 @@ fn spec(
             "{place}: this plugin neither brings nor reconciles {kind}, so it may not refuse its objects"
         ));
     }
-    if let Some(why) = protected(&kind) {
+    if let Some(why) = not_for_admission(&kind) {
         return Err(Refusal::new("ProtectedKind", format!("{place}: {kind} has no admission by plugins: {why}")));
     }
     let operations = operations(place, raw.operations.as_deref())?;
@@ -131,41 +131,75 @@ fn operations(place: &str, raw: Option<&[String]>) -> Result<Operations, Refusal
     Ok(operations)
 }
 
-/// The groups and the kinds of the core group that administrators need to repair a cluster or a broken webhook. No plugin has a
-/// webhook for them. A policy of deploy/ holds the host to it.
-const PROTECTED_GROUPS: [&str; 8] = [
-    "admissionregistration.k8s.io",
-    "apiextensions.k8s.io",
-    "apiregistration.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "rbac.authorization.k8s.io",
-    "coordination.k8s.io",
-    "flowcontrol.apiserver.k8s.io",
-];
-const PROTECTED_KINDS: [&str; 6] = ["Namespace", "Node", "Event", "Secret", "ServiceAccount", "Binding"];
-
-fn protected(kind: &Kind) -> Option<&'static str> {
-    let is_protected = match kind.group() {
-        GROUP => return Some("it belongs to the host"),
-        "" => PROTECTED_KINDS.contains(&&*kind.kind),
-        "events.k8s.io" => &*kind.kind == "Event",
-        group => PROTECTED_GROUPS.contains(&group),
-    };
-    is_protected.then_some("the cluster needs it to run or to be repaired")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::json;
+
+    use super::super::protected::{EXCEPT_GROUPS, PROTECTED_RESOURCES, protected_groups};
+    use crate::manifest::Manifest;
+    use crate::well_known::GROUP;
+
+    fn quoted(words: impl IntoIterator<Item = String>) -> String {
+        format!("[{}]", words.into_iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", "))
+    }
 
     #[test]
     fn the_policy_of_webhooks_refuses_what_manifests_may_not_have() {
         let policies = include_str!("../../../../deploy/base/admission-policy.yaml");
-        let plurals = PROTECTED_KINDS.map(|kind| format!("{}s", kind.to_lowercase()));
-        let groups = PROTECTED_GROUPS.into_iter().chain([GROUP, "events.k8s.io"]);
-        for word in groups.chain(plurals.iter().map(String::as_str)) {
-            assert!(policies.contains(&format!("'{word}'")), "{word}");
+        let policies = policies.split_whitespace().collect::<Vec<_>>().join(" ");
+        let groups = ["*", GROUP].into_iter().chain(protected_groups()).map(str::to_owned);
+        let resources = PROTECTED_RESOURCES.map(|(group, _, plural)| format!("{group}/{plural}"));
+        let expression = format!(
+            "r.resources.all(s, s.matches('^[a-z0-9]+$') && r.apiGroups.all(g, !(g in {}) && !((g + '/' + s) in {}))))",
+            quoted(groups),
+            quoted(resources),
+        );
+        assert!(policies.contains(&expression), "the policy mortise-host-webhooks needs: {expression}");
+        let others = format!("!g.contains('.') || g in {}", quoted(EXCEPT_GROUPS.map(str::to_owned)));
+        assert!(policies.contains(&others), "the policy mortise-host-webhooks needs: {others}");
+    }
+
+    #[test]
+    fn g10_kinds_by_which_a_cluster_is_run_or_repaired_have_no_admission_by_plugins() {
+        let admits = |api_version: &str, kind: &str| {
+            let kind = json!({"apiVersion": api_version, "kind": kind});
+            let mut admission = kind.clone();
+            admission["validate"] = json!(true);
+            let manifest = json!({
+                "apiVersion": "mortise.dev/v1alpha1", "kind": "PluginManifest", "name": "a",
+                "controllers": [{"for": kind}], "admission": [admission],
+            });
+            match Manifest::parse(&manifest.to_string()) {
+                Ok(_) => true,
+                Err(refusal) => {
+                    assert_eq!(refusal.reason, "ProtectedKind", "{}", refusal.message);
+                    false
+                }
+            }
+        };
+        for (group, kind, _) in PROTECTED_RESOURCES {
+            let api_version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+            assert!(!admits(&api_version, kind), "{api_version} {kind}");
+        }
+        for (api_version, kind) in [
+            ("certificates.k8s.io/v1", "CertificateSigningRequest"),
+            ("storage.k8s.io/v1", "VolumeAttachment"),
+            ("storage.k8s.io/v1", "CSINode"),
+            ("discovery.k8s.io/v1", "EndpointSlice"),
+            ("scheduling.k8s.io/v1", "PriorityClass"),
+            ("node.k8s.io/v1", "RuntimeClass"),
+            ("rbac.authorization.k8s.io/v1", "Role"),
+        ] {
+            assert!(!admits(api_version, kind), "{api_version} {kind}");
+        }
+        for (api_version, kind) in [
+            ("v1", "Pod"),
+            ("v1", "PersistentVolumeClaim"),
+            ("apps/v1", "Deployment"),
+            ("networking.k8s.io/v1", "Ingress"),
+            ("example.com/v1", "Web"),
+        ] {
+            assert!(admits(api_version, kind), "{api_version} {kind}");
         }
     }
 }

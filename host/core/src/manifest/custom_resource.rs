@@ -11,7 +11,7 @@ use super::protected::{is_builtin_group, is_of_kubernetes};
 use crate::kind_pattern::is_label;
 use crate::object::Kind;
 use crate::refusal::Refusal;
-use crate::well_known::GROUP;
+use crate::well_known::{GROUP, PREFIX};
 
 /// A CRD that a manifest brings.
 #[derive(Clone, PartialEq, Debug)]
@@ -42,6 +42,10 @@ struct RawCrdMeta {
     name: String,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(flatten)]
+    others: BTreeMap<String, serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -55,9 +59,12 @@ struct RawCrdSpec {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct RawCrdNames {
     kind: String,
     plural: String,
+    #[serde(default)]
+    short_names: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -87,6 +94,27 @@ fn protected_group(crd: &RawCrd) -> Option<String> {
     })
 }
 
+/// Short names of Kubernetes' own kinds. A person who types one means those, whatever else a client finds first.
+const KUBERNETES_SHORT_NAMES: [&str; 31] = [
+    "cj", "cm", "crd", "crds", "cs", "csr", "deploy", "ds", "ep", "ev", "hpa", "ing", "ip", "limits", "netpol", "no",
+    "ns", "pc", "pdb", "po", "pv", "pvc", "quota", "rc", "rs", "sa", "sc", "sts", "svc", "vac", "vap",
+];
+
+/// Why a definition cannot be posted by the host, whoever grants it: members and names that mean something to others.
+fn meant_for_others(crd: &RawCrd) -> Option<String> {
+    let RawCrdMeta { annotations, labels, others, .. } = &crd.metadata;
+    let is_set = |(_, value): &(&String, &serde_json::Value)| !value.is_null();
+    if let Some((member, _)) = others.iter().find(is_set) {
+        return Some(format!("metadata.{member} is set; a definition has a name, labels and annotations"));
+    }
+    if let Some(key) = annotations.keys().chain(labels.keys()).find(|key| key.starts_with(PREFIX)) {
+        return Some(format!("metadata has {key:?}: everything under {PREFIX} is the host's"));
+    }
+    let taken = |name: &&String| KUBERNETES_SHORT_NAMES.contains(&name.as_str());
+    let name = crd.spec.names.short_names.iter().find(taken)?;
+    Some(format!("spec.names.shortNames has {name:?}, which is Kubernetes'"))
+}
+
 pub(super) fn parse(index: usize, body: &str) -> Result<CustomResource, Refusal> {
     let place = format!("customResources[{index}]");
     let crd: RawCrd = serde_json::from_str(body).or_else(|error| refuse(format!("{place}: {error}")))?;
@@ -110,6 +138,9 @@ pub(super) fn parse(index: usize, body: &str) -> Result<CustomResource, Refusal>
     }
     if let Some(why) = protected_group(&crd) {
         return Err(Refusal::new("ProtectedGroup", format!("{place}: {why}")));
+    }
+    if let Some(why) = meant_for_others(&crd) {
+        return refuse(format!("{place}: {why}"));
     }
     if !is_label(&crd.spec.names.plural) {
         return refuse(format!("{place}: spec.names.plural {:?} is no name of a resource", crd.spec.names.plural));

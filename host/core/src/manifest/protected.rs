@@ -29,6 +29,46 @@ pub(super) fn not_for_reconciling(kind: &Kind) -> Option<&'static str> {
     }
 }
 
+/// Kinds by which a cluster is run or repaired, in groups that have others too, with the names of their resources. Whoever
+/// sees and changes what others write of them has nodes, traffic, credentials, or what a plugin is; whoever refuses it
+/// keeps administrators out. Nothing in such a list is a workload: Pods and their controllers, claims and Ingresses are
+/// what plugins are for.
+pub(super) const PROTECTED_RESOURCES: [(&str, &str, &str); 15] = [
+    ("", "Binding", "bindings"),
+    // Plugins, the authorities of clusters, the configuration of nodes and DNS.
+    ("", "ConfigMap", "configmaps"),
+    ("", "Endpoints", "endpoints"),
+    ("", "Event", "events"),
+    ("", "LimitRange", "limitranges"),
+    ("", "Namespace", "namespaces"),
+    ("", "Node", "nodes"),
+    ("", "PersistentVolume", "persistentvolumes"),
+    ("", "ResourceQuota", "resourcequotas"),
+    ("", "Secret", "secrets"),
+    ("", "Service", "services"),
+    ("", "ServiceAccount", "serviceaccounts"),
+    ("networking.k8s.io", "IPAddress", "ipaddresses"),
+    ("networking.k8s.io", "NetworkPolicy", "networkpolicies"),
+    ("networking.k8s.io", "ServiceCIDR", "servicecidrs"),
+];
+/// The built-in groups with a dot of which [`PROTECTED_RESOURCES`] are protected and the others are not.
+pub(super) const EXCEPT_GROUPS: [&str; 1] = ["networking.k8s.io"];
+
+/// The groups all of whose kinds a cluster is run or repaired by.
+pub(super) fn protected_groups() -> impl Iterator<Item = &'static str> {
+    BUILTIN_GROUPS.into_iter().filter(|group| !EXCEPT_GROUPS.contains(group))
+}
+
+/// Why no plugin has a webhook for a kind. A policy of deploy/ holds the host to it.
+pub(super) fn not_for_admission(kind: &Kind) -> Option<&'static str> {
+    if kind.group() == GROUP {
+        return Some("it belongs to the host");
+    }
+    let is_listed = PROTECTED_RESOURCES.iter().any(|(group, name, _)| (*group, *name) == (kind.group(), &*kind.kind));
+    let is_protected = is_listed || protected_groups().any(|group| group == kind.group());
+    is_protected.then_some("the cluster needs it to run or to be repaired")
+}
+
 /// The groups with a dot that the API server itself serves.
 const BUILTIN_GROUPS: [&str; 19] = [
     "admissionregistration.k8s.io",

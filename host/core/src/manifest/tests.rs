@@ -294,6 +294,28 @@ fn kinds_that_the_host_writes_for_each_reconcile_cannot_be_reconciled() {
 }
 
 #[test]
+fn g10_a_definition_has_no_metadata_and_no_short_names_that_mean_something_to_others() {
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"}]);
+    for (path, value, why) in [
+        ("/metadata/ownerReferences", owner, "metadata.ownerReferences is set"),
+        ("/metadata/finalizers", json!(["example.com/a"]), "metadata.finalizers is set"),
+        ("/metadata/labels", json!({"mortise.dev/host-namespace": "b"}), "\"mortise.dev/host-namespace\""),
+        ("/metadata/annotations", json!({"mortise.dev/plugin": "b"}), "\"mortise.dev/plugin\""),
+        ("/spec/names/shortNames", json!(["ps", "svc"]), "shortNames has \"svc\""),
+    ] {
+        let refusal = refusal(&with(&format!("/customResources/0{path}"), value));
+        assert!(refusal.message.contains(why), "{}", refusal.message);
+    }
+    let metadata = json!({
+        "name": "podsets.app.example.com", "creationTimestamp": null, "labels": {"app.kubernetes.io/name": "podset"},
+        "annotations": {"controller-gen.kubebuilder.io/version": "v0.16.0"},
+    });
+    let mut manifest = with("/customResources/0/metadata", metadata);
+    manifest["customResources"][0]["spec"]["names"]["shortNames"] = json!(["ps"]);
+    Manifest::parse(&manifest.to_string()).unwrap();
+}
+
+#[test]
 fn l4_a_custom_resource_in_a_built_in_group_is_refused() {
     let community = ["gateway.networking.k8s.io", "x.example.k8s.io", "k8s.io", "kubernetes.io", "a.kubernetes.io"];
     for group in ["apps", "resource.k8s.io", "rbac.authorization.k8s.io"].into_iter().chain(community) {
