@@ -2,20 +2,20 @@
 //! that the host needs rights in these namespaces alone. What a tenant's plugin may be is in `tenant.rs` and
 //! `manifest/tenant.rs`; here is which tenants there are, and how many plugins each may have.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use self::bytes::Bytes;
 use super::Lifecycle;
-use super::plugin::RefusedBy;
 use super::reviews::HOST_READER;
 use super::sources::Offered;
-use super::timers::{BYTES_RETRY_MS, Timer};
+use super::timers::Timer;
 use crate::engine::context::Context;
 use crate::engine::message::Sender;
 use crate::event::Effect;
 use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
-use crate::object::{Kind, Object};
+use crate::object::Kind;
 use crate::observation::Observation;
 use crate::plugin_object;
 use crate::refusal::Refusal;
@@ -23,6 +23,8 @@ use crate::scope::{Scope, Slice};
 use crate::selector::Selector;
 use crate::store::Change;
 use crate::tenant::{self, MAX_PLUGINS, TenantSource};
+
+mod bytes;
 
 /// The tenants of a host.
 #[derive(Debug)]
@@ -40,20 +42,11 @@ struct Tenant {
     is_listed: bool,
     /// It has had more plugins than it may.
     has_more: bool,
-    /// Bytes by which objects in its namespace have grown since they were counted.
-    grown_bytes: usize,
-    /// Its plugins read nothing before: they have read too much.
-    reads_from_ms: u64,
+    bytes: Bytes,
 }
 
-/// Bytes of the objects that the plugins of a tenant read, as JSON: some thousand Pods. The host keeps them in memory, which has no
-/// other bound than what the namespace may have.
-const MAX_BYTES: usize = 64 << 20;
 /// How long the list of a tenant's ConfigMaps may take before its plugins show that they are not known. The host may be denied it.
 const UNLISTED_MS: u64 = 60_000;
-/// How much they grow before they are counted again.
-const COUNT_EACH: usize = 4 << 20;
-
 fn kind() -> Kind {
     Kind::new("v1", "Namespace")
 }
@@ -128,51 +121,6 @@ impl Lifecycle {
         }
     }
 
-    /// An object in some namespace has changed, a role too. A tenant whose plugins read more than it may have reads nothing.
-    pub(super) fn on_tenant_change(&mut self, change: &Change, cx: &mut Context<'_>) {
-        let Some(namespace) = change.object().map(|object| Arc::clone(&object.name.namespace)) else { return };
-        let Some(tenant) = self.tenants.by_namespace.get_mut(&namespace) else { return };
-        let bytes = |side: &Option<Arc<Object>>| side.as_ref().map_or(0, |object| object.json().len());
-        tenant.grown_bytes += bytes(&change.after).saturating_sub(bytes(&change.before));
-        if tenant.grown_bytes < COUNT_EACH {
-            return;
-        }
-        tenant.grown_bytes = 0;
-        if self.reads_too_much(&namespace, cx) {
-            self.end_for_bytes(&namespace, cx);
-            self.sync_dirty(cx);
-        }
-    }
-
-    pub(super) fn reads_too_much(&self, namespace: &str, cx: &Context<'_>) -> bool {
-        let of_tenant = self.plugins.iter().filter(|(name, _)| tenant::of_plugin(name) == Some(namespace));
-        let kinds: BTreeSet<&Kind> = of_tenant.flat_map(|(_, plugin)| plugin.requirements.kinds.keys()).collect();
-        let (snapshot, all) = (cx.store.snapshot(), Selector::default());
-        let objects = kinds.into_iter().flat_map(|kind| snapshot.list(kind, Some(namespace), &all));
-        objects.map(|object| object.json().len()).sum::<usize>() > MAX_BYTES
-    }
-
-    /// The plugins of a tenant that read something end.
-    pub(super) fn end_for_bytes(&mut self, namespace: &Arc<str>, cx: &mut Context<'_>) {
-        if let Some(tenant) = self.tenants.by_namespace.get_mut(namespace) {
-            tenant.reads_from_ms = cx.now.mono_ms + BYTES_RETRY_MS;
-        }
-        let of_tenant = self.plugins.iter().filter(|(name, _)| tenant::of_plugin(name) == Some(&**namespace));
-        let reads = of_tenant.filter(|(_, plugin)| plugin.active.is_some() || plugin.candidate.is_some());
-        for name in reads.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
-            if self.plugins.get(&name).is_some_and(|plugin| plugin.active.is_some()) {
-                self.stop(&name, cx);
-            }
-            self.refuse(&name, RefusedBy::Bytes, too_many_bytes(namespace), cx);
-        }
-    }
-
-    pub(super) fn has_too_many_bytes(&self, plugin: &str, cx: &Context<'_>) -> Option<Refusal> {
-        let namespace = tenant::of_plugin(plugin)?;
-        let tenant = self.tenants.by_namespace.get(namespace)?;
-        (cx.now.mono_ms < tenant.reads_from_ms).then(|| too_many_bytes(namespace))
-    }
-
     /// The namespaces may be listed.
     pub(super) fn on_namespaces_served(&mut self, slice: &Slice, cx: &mut Context<'_>) {
         let scope = self.tenants.scope().filter(|_| is_namespace(&slice.kind) && !self.tenants.are_listed);
@@ -239,15 +187,6 @@ impl Lifecycle {
             cx.effects.push(Effect::WatchTenant(namespace.into()));
         }
     }
-}
-
-fn too_many_bytes(namespace: &str) -> Refusal {
-    let message = format!(
-        "the objects that the plugins of the tenant {namespace} read have more than {} MiB together: delete some, or read fewer \
-         kinds. It is tried again every ten minutes",
-        MAX_BYTES >> 20
-    );
-    Refusal::new("TooManyBytes", message)
 }
 
 fn refuse(source: &TenantSource, cx: &mut Context<'_>) {

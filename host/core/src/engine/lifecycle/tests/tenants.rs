@@ -372,6 +372,42 @@ fn g11_a_tenant_whose_objects_would_fill_the_hosts_memory_reads_nothing_for_ten_
     assert!(log.contains(&"watch ConfigMap".to_owned()), "{log:?}: somebody may have deleted some");
 }
 
+#[test]
+fn g11_all_tenants_together_have_a_bound_and_each_has_some_bytes_of_its_own_below_it() {
+    let names: Vec<String> = (0..6).map(|number| format!("team-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut alone = Alone::with_tenants(&names);
+    names.iter().for_each(|name| alone.tenant_serves(name, "podset", "1", "PodSet"));
+    let text = "x".repeat(1 << 20);
+    let mut version = 100;
+    let mut grow = |alone: &mut Alone, namespace: &str, count: usize| {
+        for _ in 0..count {
+            version += 1;
+            let name = format!("c{version}");
+            let metadata =
+                json!({"name": name, "namespace": namespace, "uid": name, "resourceVersion": version.to_string()});
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": &*text}});
+            let slice = Slice { kind: kind("ConfigMap"), namespace: Some(namespace.into()), labels: None };
+            let change = alone.store.apply_of(&slice, decoded(&object));
+            alone.with(|lifecycle, cx| lifecycle.on_change(&change, cx));
+        }
+        alone.settle();
+        alone.ready(&format!("{namespace}.podset"))
+    };
+    for name in &names[..4] {
+        assert_eq!(grow(&mut alone, name, 60), "True Serving");
+    }
+    assert_eq!(grow(&mut alone, names[4], 12), "True Serving");
+    assert_eq!(
+        grow(&mut alone, names[4], 16),
+        "False TooManyBytes",
+        "the sum is over the bound, and it has more than its own"
+    );
+    assert_eq!(grow(&mut alone, names[5], 3), "True Serving", "its own bytes");
+    names[..4].iter().for_each(|name| assert_eq!(alone.ready(&format!("{name}.podset")), "True Serving"));
+    assert_eq!(grow(&mut alone, names[5], 8), "True Serving", "there is room again");
+}
+
 /// A plugin that reconciles one kind and reads Secrets.
 fn reading(labels: Option<&str>, primary: &str) -> Result<Compiled, Refusal> {
     let mut read = json!({"apiVersion": "v1", "kind": "Secret"});
