@@ -153,6 +153,7 @@ impl Engine {
             Event::CallDone(id, done) => reconciler.on_call_done(id, done, cx),
             Event::LiveRead(target, result) => reconciler.on_live_read(&target, &result, cx),
             Event::Reviewed(review, result) => lifecycle.on_reviewed(review, result, cx),
+            Event::IdentityReviewed(review, result) => lifecycle.on_identity_reviewed(review, result, cx),
             Event::HttpDone(id, sent) => reconciler.on_http_done(id, sent, cx),
             Event::Audit(slice, response) => lifecycle.on_audit(&slice, response, cx),
             Event::Wrote(id, result) => outbox.on_wrote(id, result, cx),

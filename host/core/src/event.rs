@@ -15,7 +15,7 @@ use crate::http::{HttpId, OutgoingRequest, Sent};
 use crate::object::{Object, ObjectRef};
 use crate::observation::Observation;
 use crate::refusal::Refusal;
-use crate::rights::{Readable, Review};
+use crate::rights::{IdentityReview, Readable, Review};
 use crate::scope::Slice;
 use crate::service_account::ServiceAccount;
 use crate::watch::WatchEvent;
@@ -86,6 +86,8 @@ pub enum Event {
     LiveRead(LiveTarget, Result<Option<Arc<Object>>, WriteError>),
     /// The result of [`Effect::Review`].
     Reviewed(Review, Result<Readable, WriteError>),
+    /// The result of [`Effect::ReviewIdentity`]: whether the host may.
+    IdentityReviewed(IdentityReview, Result<bool, WriteError>),
     /// The result of [`Effect::Http`].
     HttpDone(HttpId, Sent),
     /// A part of the result of [`Effect::Audit`].
@@ -188,6 +190,8 @@ pub enum Effect {
     ReadLive(LiveTarget),
     /// Ask where a ServiceAccount may read a kind; answered by [`Event::Reviewed`].
     Review(Box<Review>),
+    /// Ask whether the host may act as a ServiceAccount; answered by [`Event::IdentityReviewed`].
+    ReviewIdentity(IdentityReview),
     /// List names and versions of all objects of a slice live, instead of any other list; answered by [`Event::Audit`].
     Audit(Slice),
     /// Send [`Event::Tick`] at this time of the monotonic clock; an earlier time replaces a later one.

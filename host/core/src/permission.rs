@@ -101,10 +101,13 @@ pub fn needed(manifest: &Manifest) -> BTreeSet<Permission> {
 /// What an authorizer denied, in the API server's own names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denial<'a> {
+    user: &'a str,
     verb: &'a str,
     /// "pods", "pods/eviction".
     resource: &'a str,
     group: &'a str,
+    /// None: at the cluster's scope.
+    namespace: Option<&'a str>,
 }
 
 impl<'a> Denial<'a> {
@@ -113,11 +116,23 @@ impl<'a> Denial<'a> {
     /// `User "system:serviceaccount:a:b" cannot create resource "pods" in API group "" in the namespace "default"`
     pub fn read(message: &'a str) -> Option<Self> {
         let (_, after) = message.split_once("User \"")?;
-        let (_, after) = after.split_once("\" cannot ")?;
+        let (user, after) = after.split_once("\" cannot ")?;
         let (verb, after) = after.split_once(" resource \"")?;
         let (resource, after) = after.split_once("\" in API group \"")?;
-        let (group, _) = after.split_once('"')?;
-        Some(Self { verb, resource, group })
+        let (group, after) = after.split_once('"')?;
+        let namespace = after.strip_prefix(" in the namespace \"").and_then(|after| after.split('"').next());
+        Some(Self { user, verb, resource, group, namespace })
+    }
+
+    /// The message without names that nobody but the one who asked has chosen: the object's, and a namespace's that is not known.
+    pub fn shown(&self, is_known: impl FnOnce(&str) -> bool) -> String {
+        let Self { user, verb, resource, group, namespace } = self;
+        let place = match namespace {
+            Some(namespace) if is_known(namespace) => format!("in the namespace \"{namespace}\""),
+            Some(_) => "in a namespace".to_owned(),
+            None => "at the cluster scope".to_owned(),
+        };
+        format!("User \"{user}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {place}")
     }
 
     /// Whether the host may not act as somebody. Kubernetes 1.36 names the first of several verbs that it has tried:
@@ -147,7 +162,7 @@ pub fn missing_text(
     account: Option<&ServiceAccount>,
     printed_by: &str,
 ) -> String {
-    let Some(Denial { verb, resource, group }) = Denial::read(message) else {
+    let Some(Denial { verb, resource, group, .. }) = Denial::read(message) else {
         let whose = account.map_or_else(|| "the host".to_owned(), |account| format!("the ServiceAccount {account}"));
         return format!(
             "{whose} needs the verb {} on {}; `{printed_by}` prints the rules",
@@ -174,24 +189,29 @@ pub fn missing_text(
 fn missing_of_account(
     account: &ServiceAccount,
     verb: &str,
-    mut rule: Value,
+    rule: Value,
     namespace: Option<&str>,
     printed_by: &str,
 ) -> String {
     // Kubernetes 1.36 names the first of several verbs that it has tried: "impersonate-on:serviceaccount:create".
     if verb.starts_with(IMPERSONATE) {
-        rule = json!({
-            "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": [IMPERSONATE], "resourceNames": [&*account.name],
-        });
-        return format!(
-            "add this rule to a Role of the namespace {} that a RoleBinding gives the host, so that it may act as the \
-             ServiceAccount {account} (`{printed_by}` prints both):\n- {rule}",
-            account.namespace
-        );
+        return acting_text(account, printed_by);
     }
     let role = match namespace {
         Some(namespace) => format!("a Role of the namespace {namespace} that a RoleBinding"),
         None => "a ClusterRole that a ClusterRoleBinding".to_owned(),
     };
     format!("add this rule to {role} gives the ServiceAccount {account} (`{printed_by}` prints both):\n- {rule}")
+}
+
+/// The rule by which the host may act as a ServiceAccount, and where to add it; with the command that prints both.
+pub fn acting_text(account: &ServiceAccount, printed_by: &str) -> String {
+    let rule = json!({
+        "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": [IMPERSONATE], "resourceNames": [&*account.name],
+    });
+    format!(
+        "add this rule to a Role of the namespace {} that a RoleBinding gives the host, so that it may act as the \
+         ServiceAccount {account} (`{printed_by}` prints both):\n- {rule}",
+        account.namespace
+    )
 }

@@ -1,5 +1,5 @@
-//! What a ServiceAccount may read, as the API server says it: the review, its answer, and what of a declaration is left. It
-//! must not know how it is asked, or what grants rights.
+//! What a ServiceAccount may read, and whether the host may act as it, as the API server says it: the reviews, their answers,
+//! and what of a declaration is left. It must not know how it is asked, or what grants rights.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,6 +36,17 @@ impl Review {
     pub fn verbs(&self) -> &'static [&'static str] {
         if self.is_dynamic { &READ[..2] } else { &READ }
     }
+}
+
+/// May the host act as a ServiceAccount?
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdentityReview {
+    /// Returned with the answer.
+    pub id: u64,
+    /// The plugin that it is for.
+    pub plugin: Arc<str>,
+    /// The ServiceAccount.
+    pub account: Arc<ServiceAccount>,
 }
 
 /// Where a kind may be read.

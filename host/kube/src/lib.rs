@@ -15,6 +15,7 @@ pub mod discovery;
 pub mod execute;
 mod failure;
 mod generated;
+mod identity_review;
 pub mod lease;
 mod limiter;
 mod page;

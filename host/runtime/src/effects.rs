@@ -14,7 +14,7 @@ use mortise_core::digest::Digest;
 use mortise_core::event::{Effect, Event, LiveTarget, Sending};
 use mortise_core::object::Kind;
 use mortise_core::observation::Observation;
-use mortise_core::rights::Review;
+use mortise_core::rights::{IdentityReview, Review};
 use mortise_core::scope::Slice;
 use mortise_core::write::Write;
 use mortise_kube::audit;
@@ -93,6 +93,7 @@ impl Performer {
             Effect::Http(sending) => self.request(sending),
             Effect::ReadLive(target) => self.read_live(target),
             Effect::Review(review) => self.review(review),
+            Effect::ReviewIdentity(review) => self.review_identity(review),
             Effect::Audit(slice) => self.audit(slice),
             Effect::Observe(observation) => self.observe(&observation),
             // The event loop has the timer.
@@ -178,6 +179,14 @@ impl Performer {
         self.send("a review of rights", async move {
             let result = api.review(&review).await;
             Event::Reviewed(*review, result)
+        });
+    }
+
+    fn review_identity(&self, review: IdentityReview) {
+        let api = self.api.clone();
+        self.send("a review of an identity", async move {
+            let result = api.review_identity(&review).await;
+            Event::IdentityReviewed(review, result)
         });
     }
 

@@ -99,7 +99,14 @@ fn g9_a_plugin_has_the_rights_of_its_service_account_and_the_audit_log_names_it(
     for line in ["podset create pods", "podset patch podsets/status", "foo patch foos/status"] {
         assert!(seen.contains(line), "{line}: {seen:#?}");
     }
-    let of_host = ["events", "plugins", "plugins/status", "customresourcedefinitions", "subjectaccessreviews"];
+    let of_host = [
+        "events",
+        "plugins",
+        "plugins/status",
+        "customresourcedefinitions",
+        "subjectaccessreviews",
+        "selfsubjectaccessreviews",
+    ];
     for line in seen.iter().filter(|line| line.starts_with("the host ")) {
         assert!(of_host.iter().any(|resource| line.ends_with(&format!(" {resource}"))), "{line}");
     }
@@ -125,8 +132,9 @@ fn g9_a_plugin_has_the_rights_of_its_service_account_and_the_audit_log_names_it(
 
     // And the host may not act as it any more.
     world.kubectl(&["delete", "rolebinding/e2e-podset", "-n", HOST_NAMESPACE]);
-    world.kubectl_here(&["scale", "podset/a", "--replicas=4"]);
     world.wait_condition("podset", "Permitted", "False", "Forbidden");
+    world.wait_condition("podset", "Ready", "False", "Forbidden");
+    world.kubectl_here(&["scale", "podset/a", "--replicas=4"]);
     let why = world.message("podset", "Permitted");
     println!("{why}");
     assert!(why.contains("gives the host, so that it may act as the ServiceAccount mortise-system/podset"), "{why}");

@@ -92,6 +92,7 @@ impl World {
             }
             Effect::ReadLive(target) => self.read_live(target.object),
             Effect::Review(review) => self.deliver_in(1, Event::Reviewed(*review, Ok(Readable::Everywhere))),
+            Effect::ReviewIdentity(review) => self.deliver_in(1, Event::IdentityReviewed(review, Ok(true))),
             Effect::Http(sending) => self.send_http(&sending)?,
             Effect::Audit(slice) => self.audit(&slice),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),

@@ -19,6 +19,7 @@ use crate::scope::Slice;
 use crate::store::Change;
 
 mod admission;
+mod asking;
 mod audits;
 mod bindings;
 mod claims;
@@ -31,6 +32,7 @@ mod dynamic_kinds;
 mod faults;
 mod granted;
 mod health;
+mod identities;
 mod informer;
 mod informers;
 mod kind_owners;
@@ -127,7 +129,9 @@ impl Lifecycle {
 
     pub fn take(&mut self, message: ToLifecycle, cx: &mut Context<'_>) {
         match message {
-            ToLifecycle::Denied { plugin, permission, message } => self.on_denied(plugin, permission, message),
+            ToLifecycle::Denied { plugin, permission, message } => {
+                self.on_denied(plugin, permission, message, cx);
+            }
             ToLifecycle::Permitted { plugin, permission } => self.on_permitted(plugin, &permission, cx),
             ToLifecycle::Faulted { plugin, message } => self.on_faulted(plugin, message),
             ToLifecycle::Recovered { plugin } => self.on_recovered(plugin, cx),
@@ -218,6 +222,7 @@ impl Lifecycle {
     fn sync_dirty(&mut self, cx: &mut Context<'_>) {
         while let Some(name) = self.dirty.pop_first() {
             self.require(&name, cx);
+            self.sync_identities(&name, cx);
             self.sync_reviews(&name, cx);
             self.sync_readiness(&name, cx);
             self.sync_dynamic_kinds(&name, cx);

@@ -96,6 +96,9 @@ struct Host {
     /// Reviews so far, and where ServiceAccounts may read kinds, if not everywhere.
     reviews: Vec<Review>,
     readable: BTreeMap<(String, Kind), Readable>,
+    /// Reviews of identities so far, and the ServiceAccounts as which the host may not act.
+    identity_reviews: usize,
+    unlent: BTreeSet<String>,
     /// Live reads in flight.
     live_reads: Vec<ObjectRef>,
     /// If set, lists do not end, and what they list is here.
@@ -402,6 +405,11 @@ impl Host {
                 let readable = self.readable.get(&place).cloned().unwrap_or(Readable::Everywhere);
                 self.reviews.push((*review).clone());
                 events.push_back(Event::Reviewed(*review, Ok(readable)));
+            }
+            Effect::ReviewIdentity(review) => {
+                self.identity_reviews += 1;
+                let may_act = !self.unlent.contains(&review.account.to_string());
+                events.push_back(Event::IdentityReviewed(review, Ok(may_act)));
             }
             Effect::Http(sending) => panic!("no plugin of these tests sends requests: {sending:?}"),
         }

@@ -213,7 +213,9 @@ fn the_missing_rule_of_a_service_account_says_where_it_belongs() {
 #[test]
 fn only_an_authorizers_denial_names_a_permission() {
     let rbac = r#"pods is forbidden: User "system:serviceaccount:mortise-system:mortise" cannot create resource "pods" in API group "" in the namespace "default""#;
-    assert_eq!(Denial::read(rbac), Some(Denial { verb: "create", resource: "pods", group: "" }));
+    let user = "system:serviceaccount:mortise-system:mortise";
+    let denial = Denial { user, verb: "create", resource: "pods", group: "", namespace: Some("default") };
+    assert_eq!(Denial::read(rbac), Some(denial));
     for other in [
         r#"pods "a" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5"#,
         r#"pods "a" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>"#,

@@ -89,6 +89,7 @@ impl Story {
             Effect::Http(sending) => self.send_http(&sending),
             Effect::ReadLive(target) => self.read_live(target.object),
             Effect::Review(review) => self.respond_with(Event::Reviewed(*review, Ok(Readable::Everywhere))),
+            Effect::ReviewIdentity(review) => self.respond_with(Event::IdentityReviewed(review, Ok(true))),
             Effect::Audit(slice) => self.audit(&slice),
             Effect::WakeAt(due_ms) => {
                 let now_ms = self.now_ms();

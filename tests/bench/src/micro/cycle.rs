@@ -167,6 +167,7 @@ impl<'a> Cycle<'a> {
             Effect::Write(write) => self.write(*write)?,
             Effect::WakeAt(wake_at) => self.wake_at = Some(wake_at),
             Effect::Review(review) => bail!("no plugin has a ServiceAccount: {review:?}"),
+            Effect::ReviewIdentity(review) => bail!("no plugin has a ServiceAccount: {review:?}"),
             Effect::ReadLive(target) => bail!("the engine requests a live read of {target:?}"),
             Effect::Http(sending) => bail!("the engine sends a request of {}", sending.cause.controller),
             Effect::StopWatch(_)

@@ -1,14 +1,15 @@
-//! Which ServiceAccounts the roles of a cluster concern, by the bindings that the cache shows. It says whom to ask about, and
-//! where; the API server says what they may. It must not know plugins.
+//! Which ServiceAccounts the roles of a cluster concern, by the bindings that the cache shows, and as which somebody may act. It
+//! says whom to ask about, and where; the API server says what they may. It must not know plugins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::object::{Kind, Object, ObjectRef};
+use crate::object::{Kind, Name, Object, ObjectRef};
+use crate::permission::IMPERSONATE;
 use crate::service_account::ServiceAccount;
-use crate::store::Change;
+use crate::store::{Change, Snapshot};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
@@ -70,7 +71,7 @@ impl Bindings {
     pub fn on_change(&mut self, change: &Change) -> BTreeSet<Subject> {
         let Some(object) = change.object() else { return BTreeSet::new() };
         let target = object.reference();
-        if matches!(&*target.kind.kind, "Role" | "ClusterRole") {
+        if is_role(&target.kind) {
             let of_role = self.all.iter().filter(|(binding, Binding { role, .. })| {
                 *role.0 == *target.kind.kind
                     && *role.1 == *target.name.name
@@ -98,6 +99,93 @@ impl Bindings {
         let has_more = all.len() > MAX_BOUND_NAMESPACES;
         (all.into_iter().take(MAX_BOUND_NAMESPACES).collect(), has_more)
     }
+}
+
+/// The ServiceAccounts as which a role lets somebody act.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Acting {
+    /// All where the role counts.
+    all: bool,
+    names: BTreeSet<String>,
+}
+
+impl Acting {
+    pub fn is_nobody(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn has(&self, account: &str) -> bool {
+        self.all || self.names.contains(account)
+    }
+
+    fn join(&mut self, other: Self) {
+        self.all |= other.all;
+        self.names.extend(other.names);
+    }
+
+    /// Those whom one of two has.
+    fn difference(&self, other: &Self) -> Self {
+        match (self.all, other.all) {
+            (true, true) => Self::default(),
+            (false, false) => {
+                Self { all: false, names: self.names.symmetric_difference(&other.names).cloned().collect() }
+            }
+            _ => Self { all: true, names: BTreeSet::new() },
+        }
+    }
+}
+
+/// As which ServiceAccounts a change of a role or a binding may let somebody act, or not any more.
+pub(super) fn acting_change(change: &Change, snapshot: &Snapshot) -> Acting {
+    let Some(object) = change.object() else { return Acting::default() };
+    let [before, after] = [&change.before, &change.after].map(Option::as_deref);
+    if is_role(&object.kind) {
+        let acting = |role: Option<&Object>| role.map(acting).unwrap_or_default();
+        return acting(before).difference(&acting(after));
+    }
+    let bindings = [before, after].map(|binding| binding.map(read));
+    let mut all = Acting::default();
+    if bindings[0] == bindings[1] {
+        return all;
+    }
+    for Binding { role: (kind, name), .. } in bindings.into_iter().flatten() {
+        let namespace = if kind == "Role" { Arc::clone(&object.name.namespace) } else { Arc::from("") };
+        let role = snapshot.get(&Kind::new(RBAC, &kind), &Name { namespace, name: name.into() });
+        // The API server may know a role that the cache does not show.
+        all.join(role.map_or(Acting { all: true, names: BTreeSet::new() }, |role| acting(role)));
+    }
+    all
+}
+
+fn is_role(kind: &Kind) -> bool {
+    matches!(&*kind.kind, "Role" | "ClusterRole")
+}
+
+fn acting(role: &Object) -> Acting {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Parts {
+        rules: Option<Vec<Rule>>,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Rule {
+        api_groups: BTreeSet<String>,
+        resources: BTreeSet<String>,
+        verbs: BTreeSet<String>,
+        resource_names: BTreeSet<String>,
+    }
+    let Ok(Parts { rules }) = serde_json::from_str(role.json()) else {
+        return Acting { all: true, names: BTreeSet::new() };
+    };
+    let has = |names: &BTreeSet<String>, name: &str| names.contains(name) || names.contains("*");
+    let mut acting = Acting::default();
+    for rule in rules.into_iter().flatten() {
+        if has(&rule.verbs, IMPERSONATE) && has(&rule.api_groups, "") && has(&rule.resources, "serviceaccounts") {
+            acting.join(Acting { all: rule.resource_names.is_empty(), names: rule.resource_names });
+        }
+    }
+    acting
 }
 
 fn read(object: &Object) -> Binding {

@@ -26,6 +26,8 @@ const SHORT_DIGEST: usize = 12;
 
 /// Concerns both the serving version and the one that comes up.
 const PERMITTED: &str = "Permitted";
+/// The reason while the API server does not say what a plugin may.
+const REVIEW_FAILED: &str = "ReviewFailed";
 
 #[derive(Debug)]
 pub(super) struct Conditions {
@@ -147,20 +149,27 @@ impl Lifecycle {
     }
 
     fn permitted(&self, name: &Arc<str>, plugin: &Plugin) -> Condition {
-        if let Some(Refused { by: RefusedBy::Rights | RefusedBy::Bytes, refusal }) = &plugin.refused {
+        if let Some(Refused { by: RefusedBy::Rights | RefusedBy::Identity | RefusedBy::Bytes, refusal }) =
+            &plugin.refused
+        {
             return no(PERMITTED, refusal.reason, refusal.message.clone());
         }
         if let Some(why) = self.beyond_tenant(plugin) {
             return unknown(PERMITTED, "Waiting", why);
         }
+        if let Some((account, why)) = plugin.unknown_identity() {
+            let text =
+                format!("whether the host may act as the ServiceAccount {account} is not known: {}", why.message);
+            return unknown(PERMITTED, REVIEW_FAILED, text);
+        }
         if let Some((permission, message)) = plugin.denied.iter().next() {
             let account = plugin.active.as_ref().and_then(|active| active.version.service_account.as_deref());
-            let rule = missing_text(message, permission, account, &self.printed_by(name, plugin));
+            let rule = missing_text(message, permission, account, &self.rights_printed_by(name, plugin));
             return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
         }
         if let Some((account, kind, reviewed)) = plugin.unreadable_kind() {
-            let printed = format!("`{}` prints the rules", self.printed_by(name, plugin));
-            return match &reviewed.failed {
+            let printed = format!("`{}` prints the rules", self.rights_printed_by(name, plugin));
+            return match &reviewed.asking.failed {
                 None => {
                     let more = plugin.too_many_namespaces().map(|why| format!("; {why}")).unwrap_or_default();
                     no(PERMITTED, "Forbidden", format!("{}; {printed}{more}", may_not_read(&account, &kind)))
@@ -168,7 +177,7 @@ impl Lifecycle {
                 Some(why) => {
                     let why = &why.message;
                     let text = format!("what the ServiceAccount {account} may read of {kind} is not known: {why}");
-                    unknown(PERMITTED, "ReviewFailed", text)
+                    unknown(PERMITTED, REVIEW_FAILED, text)
                 }
             };
         }
@@ -176,7 +185,7 @@ impl Lifecycle {
         for (kind, scope) in plugin.scopes().into_iter().chain(dynamic) {
             if let Some((namespace, WatchError::Denied(message))) = self.watch_error(&kind, &scope) {
                 let permission = Permission { kind, verb: "list", subresource: None, namespace };
-                let rule = missing_text(message, &permission, None, &self.printed_by(name, plugin));
+                let rule = missing_text(message, &permission, None, &self.rights_printed_by(name, plugin));
                 return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
             }
         }
@@ -191,10 +200,13 @@ impl Lifecycle {
     }
 
     /// The command that prints the rights of the version that comes up, else of the one that serves.
-    fn printed_by(&self, name: &Arc<str>, plugin: &Plugin) -> String {
+    fn rights_printed_by(&self, name: &Arc<str>, plugin: &Plugin) -> String {
         let coming = plugin.candidate.as_ref().map(|candidate| &candidate.version);
         let version = coming.or(plugin.active.as_ref().map(|active| &active.version));
-        let account = version.and_then(|version| version.service_account.as_deref());
+        self.printed_by(name, version.and_then(|version| version.service_account.as_deref()))
+    }
+
+    pub(super) fn printed_by(&self, name: &str, account: Option<&ServiceAccount>) -> String {
         printed_by(name, account, &self.namespace)
     }
 
@@ -338,7 +350,8 @@ fn starting(plugin: &Plugin) -> String {
 }
 
 fn established(plugin: &Plugin) -> Condition {
-    let is_elsewhere = |by| matches!(by, RefusedBy::Component | RefusedBy::Rights | RefusedBy::Bytes);
+    let is_elsewhere =
+        |by| matches!(by, RefusedBy::Component | RefusedBy::Rights | RefusedBy::Identity | RefusedBy::Bytes);
     let is_here = |refused: &&Refused| !is_elsewhere(refused.by);
     if let Some(refused) = plugin.refused.as_ref().filter(is_here) {
         return no("Established", refused.refusal.reason, refused.refusal.message.clone());

@@ -144,7 +144,7 @@ impl Lifecycle {
         let Some(reviewed) = plugin.reviews.get(&(Arc::clone(account), kind.clone())) else {
             return Some(KindState::Unlisted);
         };
-        match (&reviewed.readable, &reviewed.failed) {
+        match (&reviewed.readable, &reviewed.asking.failed) {
             (Some(Readable::Everywhere), _) => None,
             (Some(Readable::In(_)), _) => Some(KindState::Denied(format!(
                 "the ServiceAccount {account} may not list and watch it in all namespaces, as a kind that objects name has to be"

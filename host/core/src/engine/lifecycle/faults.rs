@@ -8,7 +8,7 @@ use super::plugin::Throttled;
 use super::timers::Timer;
 use crate::engine::context::Context;
 use crate::observation::Observation;
-use crate::permission::Permission;
+use crate::permission::{Denial, Permission};
 
 /// How long a fault is shown after its end, so that a plugin that faults every other call causes few writes.
 const PASSED_MS: u64 = 3_000;
@@ -18,7 +18,10 @@ const PASSED_MS: u64 = 3_000;
 const THROTTLED_MS: u64 = 60_000;
 
 impl Lifecycle {
-    pub(super) fn on_denied(&mut self, name: Arc<str>, permission: Permission, message: String) {
+    pub(super) fn on_denied(&mut self, name: Arc<str>, permission: Permission, message: String, cx: &mut Context<'_>) {
+        if Denial::read(&message).is_some_and(|denial| denial.is_impersonation()) {
+            self.on_acting_denied(&name, cx);
+        }
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
         plugin.denied.insert(permission, message);
         self.mark_dirty(&name);

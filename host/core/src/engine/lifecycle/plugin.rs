@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::asking::Asking;
 use super::dynamic_kinds::{DynamicKind, NamedKinds};
 use super::kind_ownership::{KindOwnership, edges};
 use super::requirements::Requirements;
@@ -20,7 +21,6 @@ use crate::selector::Selector;
 use crate::service_account::ServiceAccount;
 use crate::tenant::TenantSource;
 use crate::webhook::Endpoint;
-use crate::write::WriteError;
 
 #[derive(Debug, Default)]
 pub(super) struct Plugin {
@@ -55,6 +55,7 @@ pub(super) struct Plugin {
     pub conversion: Option<Converting>,
     pub object: ObjectWrites,
     pub requirements: Requirements,
+    pub identities: Identities,
     pub reviews: Reviews,
 }
 
@@ -83,6 +84,8 @@ pub(super) enum RefusedBy {
     NameOwner,
     /// Nobody gave it an identity, or what it asks for: when its Plugin object does.
     Rights,
+    /// The host may not act as its ServiceAccount: when a role lets it.
+    Identity,
     /// A CRD in the cluster: periodically, since a person has to change it.
     Definition,
     /// The objects of its tenant: now and then, since somebody has to delete some, and they are listed to see that.
@@ -140,13 +143,6 @@ pub(super) struct Reviewed {
     pub wanted: Wanted,
     /// The last answer to that.
     pub readable: Option<Readable>,
-    /// Why there is no newer one.
-    pub failed: Option<WriteError>,
-    /// How often in succession.
-    pub failures: u32,
-    /// The review whose answer is awaited. Any other answer is an earlier one.
-    pub in_flight: Option<u64>,
-    pub sent_ms: u64,
     /// When all that is wanted was asked last; other reviews ask where something has changed.
     pub all_sent_ms: u64,
     /// The namespaces of the last review, and those whose answer stayed.
@@ -155,12 +151,17 @@ pub(super) struct Reviewed {
     pub has_more: bool,
     /// Where roles and bindings have changed since an answer was settled; None: perhaps everywhere.
     pub changed_in: Option<BTreeSet<Arc<str>>>,
-    /// When a role or a binding changed last that may concern it.
-    pub changed_ms: Option<u64>,
-    /// That was in the namespace of a tenant, or the plugin is one's.
-    pub is_paced: bool,
-    /// When it is asked again.
-    pub due_ms: Option<u64>,
+    pub asking: Asking,
+}
+
+/// Whether the host may act as the ServiceAccounts of one plugin.
+pub(super) type Identities = BTreeMap<Arc<ServiceAccount>, Identity>;
+
+#[derive(Debug, Default)]
+pub(super) struct Identity {
+    /// The last answer.
+    pub may_act: Option<bool>,
+    pub asking: Asking,
 }
 
 /// What is to be known of a kind.
@@ -203,7 +204,7 @@ impl RefusedBy {
         match self {
             Self::NameOwner | Self::Definition => Some(REFUSED_RETRY_MS),
             Self::Bytes => Some(BYTES_RETRY_MS),
-            Self::Component | Self::KindOwner | Self::Rights => None,
+            Self::Component | Self::KindOwner | Self::Rights | Self::Identity => None,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Lifecycle;
+use super::asking::{AGAIN_MS, Asking};
 use super::bindings::{self, Bindings, MAX_BOUND_NAMESPACES, is_rbac};
 use super::plugin::{Plugin, Reviewed, Stage, Wanted};
 use super::timers::Timer;
@@ -22,23 +23,6 @@ use crate::store::Change;
 use crate::tenant;
 use crate::watch::WatchError;
 use crate::write::WriteError;
-
-/// Between a change of a role or a binding and the next review: the API server learns of it by a watch too, and a tool that
-/// applies roles changes several at once.
-const CHANGED_MS: u64 = 1_000;
-/// Until this long after a change, an answer may be older than the change: each API server has its own watch. One review
-/// confirms what is known then.
-const SETTLED_MS: u64 = 10_000;
-/// Between two reviews of one kind, however often somebody changes bindings.
-const SPACING_MS: u64 = 3_000;
-/// The same of a tenant's plugins, and after what changes in a tenant's namespace, also of others that it names: their reviews
-/// wait for each other, and a tenant may change its bindings all the time.
-const TENANT_SPACING_MS: u64 = 15_000;
-/// Between two reviews when one has failed, doubled with each failure up to the most.
-const FAILED_MS: u64 = 5_000;
-const MOST_FAILED_MS: u64 = 300_000;
-/// Between two reviews without a change: of what other authorizers than RBAC say, no watch tells.
-const AGAIN_MS: u64 = 60 * 60_000;
 
 /// The reader of the host's own informers.
 pub(super) const HOST_READER: &str = "";
@@ -109,7 +93,7 @@ impl Plugin {
             let reviewed = self.reviews.get(&(Arc::clone(account), kind.clone()))?;
             let is_unreadable = match &reviewed.readable {
                 Some(readable) => readable.narrow(&scope).is_none(),
-                None => reviewed.failed.is_some(),
+                None => reviewed.asking.failed.is_some(),
             };
             is_unreadable.then(|| (Arc::clone(account), kind, reviewed))
         })
@@ -130,11 +114,6 @@ impl Plugin {
 }
 
 impl Reviewed {
-    /// When to ask again that is to be asked at this time.
-    fn spaced(&self, due_ms: u64) -> u64 {
-        due_ms.max(self.sent_ms + if self.is_paced { TENANT_SPACING_MS } else { SPACING_MS })
-    }
-
     /// Where to ask now: whether about all namespaces, and which by themselves. After a change in some namespaces it is about
     /// these, since what is known of the others stays. Where it may read everywhere, asking for all is three requests.
     fn next_places(
@@ -176,15 +155,13 @@ impl Reviewed {
 
     /// Somebody changes a role or a binding in a namespace, or for all of them.
     fn on_change(&mut self, place: Option<&Arc<str>>, now_ms: u64, is_paced: bool) {
-        (self.changed_ms, self.is_paced) = (Some(now_ms), is_paced);
         match (place, &mut self.changed_in) {
             (Some(place), Some(changed)) if changed.len() < MAX_BOUND_NAMESPACES => {
                 _ = changed.insert(Arc::clone(place))
             }
             _ => self.changed_in = None,
         }
-        let due_ms = self.spaced(now_ms + CHANGED_MS);
-        self.due_ms = Some(self.due_ms.map_or(due_ms, |before_ms| before_ms.min(due_ms)));
+        self.asking.on_change(now_ms, is_paced);
     }
 }
 
@@ -216,10 +193,10 @@ impl Lifecycle {
             let Some(plugin) = self.plugins.get_mut(name) else { return };
             for (place, wanted) in wanted {
                 let reviewed = plugin.reviews.entry(place).or_default();
-                if reviewed.due_ms.is_none() && reviewed.in_flight.is_none() || reviewed.wanted != wanted {
+                if !reviewed.asking.has_begun() || reviewed.wanted != wanted {
                     // An answer to less says nothing of the rest.
-                    let (due_ms, changed_ms) = (Some(cx.now.mono_ms), reviewed.changed_ms);
-                    *reviewed = Reviewed { wanted, due_ms, changed_ms, ..Reviewed::default() };
+                    let asking = reviewed.asking.anew(cx.now.mono_ms);
+                    *reviewed = Reviewed { wanted, asking, ..Reviewed::default() };
                 }
             }
             self.run_reviews(name, cx);
@@ -231,14 +208,14 @@ impl Lifecycle {
 
     /// Sends the reviews that are due.
     pub(super) fn run_reviews(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
+        self.run_identities(name, cx);
         let Some(plugin) = self.plugins.get_mut(name).filter(|_| !cx.draining) else { return };
         let now_ms = cx.now.mono_ms;
         for ((account, kind), reviewed) in &mut plugin.reviews {
-            if reviewed.in_flight.is_some() || reviewed.due_ms.is_none_or(|due_ms| due_ms > now_ms) {
+            if !reviewed.asking.begin(self.last_review + 1, now_ms) {
                 continue;
             }
             self.last_review += 1;
-            (reviewed.in_flight, reviewed.sent_ms, reviewed.due_ms) = (Some(self.last_review), now_ms, None);
             let had_more = reviewed.has_more;
             let (everywhere, namespaces) = reviewed.next_places(account, &self.bindings, now_ms);
             if reviewed.has_more != had_more {
@@ -263,19 +240,18 @@ impl Lifecycle {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let mut is_due = false;
         for ((_, of), reviewed) in &mut plugin.reviews {
-            if of == kind && reviewed.failed.is_some() && reviewed.in_flight.is_none() {
-                (reviewed.due_ms, is_due) = (Some(cx.now.mono_ms), true);
-            }
+            is_due |= of == kind && reviewed.asking.retry(cx.now.mono_ms);
         }
         if is_due {
             self.run_reviews(name, cx);
         }
     }
 
-    fn arm_reviews(&mut self, name: &Arc<str>, cx: &Context<'_>) {
+    pub(super) fn arm_reviews(&mut self, name: &Arc<str>, cx: &Context<'_>) {
         let Some(plugin) = self.plugins.get(name) else { return };
-        let waiting = plugin.reviews.values().filter(|reviewed| reviewed.in_flight.is_none());
-        if let Some(due_ms) = waiting.filter_map(|reviewed| reviewed.due_ms).min() {
+        let reviews = plugin.reviews.values().map(|reviewed| &reviewed.asking);
+        let asking = reviews.chain(plugin.identities.values().map(|identity| &identity.asking));
+        if let Some(due_ms) = asking.filter_map(Asking::due_ms).min() {
             self.arm(due_ms.saturating_sub(cx.now.mono_ms), Timer::Review(Arc::clone(name)), cx);
         }
     }
@@ -283,39 +259,26 @@ impl Lifecycle {
     pub fn on_reviewed(&mut self, review: Review, result: Result<Readable, WriteError>, cx: &mut Context<'_>) {
         let Review { id, plugin: name, account, kind, namespaces, .. } = review;
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
-        let reviewed = plugin.reviews.get_mut(&(account, kind)).filter(|reviewed| reviewed.in_flight == Some(id));
-        let Some(reviewed) = reviewed else { return };
-        reviewed.in_flight = None;
+        let Some(reviewed) = plugin.reviews.get_mut(&(account, kind)) else { return };
+        if !reviewed.asking.ends(id) {
+            return;
+        }
         let now_ms = cx.now.mono_ms;
-        let due_ms = match result {
+        match result {
             Ok(answer) => {
                 let readable = reviewed.merged(answer, &namespaces);
                 // Roles are often applied together with the Plugin, and the API server may not know them yet.
-                let may_be_early = reviewed.readable.is_none() && readable != Readable::Everywhere;
-                (reviewed.readable, reviewed.failed, reviewed.failures) = (Some(readable), None, 0);
-                match reviewed.changed_ms {
-                    Some(changed_ms) if reviewed.sent_ms < changed_ms + CHANGED_MS => {
-                        reviewed.spaced(changed_ms + CHANGED_MS)
-                    }
-                    Some(changed_ms) if reviewed.sent_ms < changed_ms + SETTLED_MS => {
-                        reviewed.spaced(changed_ms + SETTLED_MS)
-                    }
-                    _ if may_be_early => now_ms + SETTLED_MS,
-                    _ => {
-                        reviewed.changed_in = Some(BTreeSet::new());
-                        reviewed.all_sent_ms + AGAIN_MS
-                    }
+                let is_early = reviewed.readable.is_none() && readable != Readable::Everywhere;
+                reviewed.readable = Some(readable);
+                if reviewed.asking.answered(is_early, reviewed.all_sent_ms + AGAIN_MS, now_ms) {
+                    reviewed.changed_in = Some(BTreeSet::new());
                 }
             }
             Err(error) => {
-                reviewed.failed = Some(error);
+                reviewed.asking.failed(error, now_ms);
                 reviewed.changed_in = None;
-                reviewed.failures = reviewed.failures.saturating_add(1);
-                let doublings = reviewed.failures.min(10) - 1;
-                now_ms + (FAILED_MS << doublings).min(MOST_FAILED_MS)
             }
-        };
-        reviewed.due_ms = Some(due_ms);
+        }
         self.arm_reviews(&name, cx);
         self.advance(&name, cx);
         self.apply_rights(&name, cx);
@@ -344,12 +307,13 @@ impl Lifecycle {
 
     /// Somebody changes a role or a binding.
     pub(super) fn on_rbac_change(&mut self, change: &Change, cx: &mut Context<'_>) {
+        self.on_acting_change(change, cx);
         let concerned = self.bindings.on_change(change);
         if concerned.is_empty() {
             return;
         }
         let (now_ms, place) = (cx.now.mono_ms, bindings::place(change));
-        let by_tenant = place.as_ref().is_some_and(|place| self.tenants.has(place));
+        let by_tenant = self.is_of_tenant(place.as_ref());
         let mut changed = Vec::new();
         for (name, plugin) in &mut self.plugins {
             let is_paced = by_tenant || tenant::of_plugin(name).is_some();
@@ -366,9 +330,13 @@ impl Lifecycle {
         changed.iter().for_each(|name| self.arm_reviews(name, cx));
     }
 
+    pub(super) fn is_of_tenant(&self, place: Option<&Arc<str>>) -> bool {
+        place.is_some_and(|place| self.tenants.has(place))
+    }
+
     /// Whether the bindings are listed, so that it is known where to ask. The first plugin with a ServiceAccount starts their
     /// watches. Without the right to read them the host asks about namespaces that manifests name, and does not notice changes.
-    fn knows_bindings(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn knows_bindings(&mut self, cx: &mut Context<'_>) -> bool {
         let reader = Arc::from(HOST_READER);
         bindings::kinds().iter().filter(|kind| self.knows(kind, &reader, cx)).count() == bindings::kinds().len()
     }
@@ -384,7 +352,9 @@ impl Lifecycle {
     /// A list of roles or bindings is complete, or denied.
     pub(super) fn on_rbac_served(&mut self, kind: &Kind) {
         if is_rbac(kind) {
-            let waits = |plugin: &Plugin| plugin.wanted().len() != plugin.reviews.len();
+            let waits = |plugin: &Plugin| {
+                plugin.wanted().len() != plugin.reviews.len() || plugin.accounts().len() != plugin.identities.len()
+            };
             let waiting = self.plugins.iter().filter(|(_, plugin)| waits(plugin));
             let names: Vec<Arc<str>> = waiting.map(|(name, _)| Arc::clone(name)).collect();
             self.dirty.extend(names);

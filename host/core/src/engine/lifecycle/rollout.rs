@@ -255,6 +255,9 @@ impl Lifecycle {
             self.end_ungranted_admission(name, &manifest, cx);
             return self.refuse(name, RefusedBy::Rights, refusal, cx);
         }
+        if !self.acts(name, &manifest, cx) {
+            return;
+        }
         let missing: Names = manifest.custom_resources.iter().map(|crd| Arc::clone(&crd.name)).collect();
         *self.stage(name).expect("its candidate was read above") =
             Stage::Registering { manifest, missing: missing.clone() };

@@ -15,7 +15,7 @@ use crate::object::{Interner, Name, Object, ResourceVersion};
 use crate::observation::Observation;
 use crate::permission::Permission;
 use crate::refusal::Refusal;
-use crate::rights::{Readable, Review};
+use crate::rights::{IdentityReview, Readable, Review};
 use crate::store::Store;
 use crate::time::Now;
 use crate::watch::WatchError;
@@ -23,6 +23,7 @@ use crate::write::{WriteError, WriteErrorClass, WriteOp, Written};
 
 mod cluster;
 mod edits;
+mod identities;
 mod identity;
 mod reviews;
 mod sources;
@@ -45,6 +46,11 @@ struct Alone {
     sent: VecDeque<Sent>,
     /// Reviews without an answer.
     reviews: VecDeque<Review>,
+    /// Whether the host may act as ServiceAccounts; None: it is not said, and the reviews wait.
+    may_act: Option<bool>,
+    identity_reviews: VecDeque<IdentityReview>,
+    /// Roles and bindings are listed when they are watched.
+    lists_roles: bool,
     /// Everything since [`Self::log`] took it: effects, then messages.
     log: Vec<String>,
 }
@@ -106,6 +112,9 @@ impl Alone {
             objects: BTreeMap::new(),
             sent: VecDeque::new(),
             reviews: VecDeque::new(),
+            may_act: Some(true),
+            identity_reviews: VecDeque::new(),
+            lists_roles: true,
             log: Vec::new(),
         }
     }
@@ -157,9 +166,13 @@ impl Alone {
         input(&mut self.lifecycle, &mut cx);
         self.lifecycle.run_timers(&mut cx);
         self.lifecycle.run_audits(&mut cx);
+        let mut roles = Vec::new();
         for effect in effects {
             self.log.extend(match effect {
-                Effect::StartWatch(slice) => Some(format!("watch {}", slice.kind.kind)),
+                Effect::StartWatch(slice) => {
+                    roles.extend(Some(Arc::clone(&slice.kind.kind)).filter(|_| is_rbac(&slice.kind)));
+                    Some(format!("watch {}", slice.kind.kind))
+                }
                 Effect::StopWatch(slice) => Some(format!("stop {}", slice.kind.kind)),
                 Effect::Relist(slice) => Some(format!("relist {}", slice.kind.kind)),
                 Effect::Audit(slice) => Some(format!("audit {}", slice.kind.kind)),
@@ -169,6 +182,10 @@ impl Alone {
                 Effect::Review(review) => {
                     self.reviews.push_back((*review).clone());
                     Some(format!("review {} {}", review.account, review.kind.kind))
+                }
+                Effect::ReviewIdentity(review) => {
+                    self.identity_reviews.push_back(review);
+                    None
                 }
                 Effect::Unload(digest) => Some(format!("unload {digest}")),
                 Effect::Observe(Observation::Refused { plugin, refusal }) => {
@@ -183,6 +200,18 @@ impl Alone {
         for message in messages {
             let text = self.text(message);
             self.log.push(text);
+        }
+        roles.retain(|_| self.lists_roles);
+        roles.iter().for_each(|kind| self.list(kind));
+        if let Some(may_act) = self.may_act {
+            self.lend(may_act);
+        }
+    }
+
+    /// All reviews of identities have this answer.
+    fn lend(&mut self, may_act: bool) {
+        while let Some(review) = self.identity_reviews.pop_front() {
+            self.with(|lifecycle, cx| lifecycle.on_identity_reviewed(review, Ok(may_act), cx));
         }
     }
 

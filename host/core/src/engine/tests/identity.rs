@@ -158,3 +158,35 @@ fn g9_x3_a_name_that_is_taken_where_the_plugin_may_not_read_is_the_api_servers_a
     assert!(!notes.is_empty() && notes.iter().all(|note| note.contains(&expected)), "{notes:?}");
     assert!((1..=30).contains(&tries), "it backs off as for a name that is taken: {tries}");
 }
+
+#[test]
+fn g9_while_the_host_may_not_act_as_its_service_account_a_plugin_has_no_informer_and_no_call() {
+    let mut host = Host::serving(2);
+    host.create_objects(0, 1);
+    host.end_creates();
+    let watches =
+        |host: &Host| host.watched.iter().filter(|slice| slice.kind == kind_of(0) || slice.kind == input_of(0)).count();
+    assert_eq!(watches(&host), 2);
+    host.unlent.insert("mortise-system/zero".to_owned());
+    name_account(&mut host, 0, "zero");
+    let (calls, reviews) = (host.calls, host.reviews.len());
+    host.pass(60_000);
+    assert_eq!(
+        (watches(&host), host.calls, host.reviews.len()),
+        (0, calls, reviews),
+        "nothing is read or asked about for it"
+    );
+    assert!(!host.engine.health().plugins[0].ready && host.engine.health().plugins[1].ready);
+    assert_eq!(host.identity_reviews, 2, "once, and once more in case the role came with the Plugin");
+
+    host.unlent.clear();
+    host.pass(60 * 60_000);
+    assert_eq!((watches(&host), host.identity_reviews), (2, 3));
+    assert!(host.engine.health().plugins[0].ready && host.calls > calls);
+
+    host.unlent.insert("mortise-system/zero".to_owned());
+    host.pass(60 * 60_000);
+    let calls = host.calls;
+    host.pass(60_000);
+    assert_eq!((watches(&host), host.calls), (0, calls));
+}

@@ -27,11 +27,23 @@ fn podset() -> Value {
 }
 
 impl Alone {
-    /// A plugin whose object names the ServiceAccount "podset", up to the list of its kinds.
-    fn identified() -> Self {
+    /// A plugin whose object names the ServiceAccount "podset", before its component is compiled.
+    fn named() -> Self {
         let mut alone = Self::started();
         alone.want("podset", json!({"serviceAccountName": "podset"}));
         alone.source("podset", "1");
+        alone
+    }
+
+    /// Up to the list of its kinds.
+    fn identified() -> Self {
+        Self::identified_in(&[])
+    }
+
+    /// With bindings in these namespaces.
+    fn identified_in(namespaces: &[String]) -> Self {
+        let mut alone = Self::named();
+        alone.bind(namespaces);
         alone.comes_up("podset", "1");
         alone
     }
@@ -104,14 +116,21 @@ impl Alone {
 
 #[test]
 fn g9_a_version_serves_when_it_is_known_what_its_service_account_may_read() {
-    let mut alone = Alone::identified();
-    assert!(alone.reviews.is_empty(), "the bindings say where to ask");
-    assert_eq!(alone.ready("podset"), "False Starting");
+    let mut alone = Alone::started();
+    alone.lists_roles = false;
+    alone.want("podset", json!({"serviceAccountName": "podset"}));
+    alone.source("podset", "1");
+    alone.compiled("1", compiled("PodSet", &[]));
+    alone.settle();
     alone.list("RoleBinding");
     alone.grant(&binding("team-a", "reader", &podset()));
+    alone.may_act = None;
     for kind in ["ClusterRole", "ClusterRoleBinding", "Role"] {
+        assert!(alone.identity_reviews.is_empty() && alone.reviews.is_empty(), "the bindings say where to ask");
         alone.list(kind);
     }
+    alone.may_act = Some(true);
+    alone.comes_up("podset", "1");
     let asked = ["PodSet", "ConfigMap"].map(|kind| format!("mortise-system/podset {kind} team-a"));
     assert_eq!(alone.asked(), asked);
     alone.log();
@@ -383,11 +402,7 @@ fn numbered(namespaces: std::ops::Range<usize>) -> Vec<String> {
 
 #[test]
 fn g9_a_hundred_namespaces_with_a_binding_are_asked_about_and_permitted_says_when_there_are_more() {
-    let mut alone = Alone::identified();
-    alone.bind(&numbered(0..100));
-    for kind in ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"] {
-        alone.list(kind);
-    }
+    let mut alone = Alone::identified_in(&numbered(0..100));
     assert_eq!(alone.places(), [format!("*,{}", numbered(0..100).join(","))]);
     alone.answer_of(&numbered(0..200));
     assert_eq!(alone.sees(), numbered(0..100).join(","));
@@ -442,15 +457,10 @@ fn g9_a_hundred_namespaces_with_a_binding_are_asked_about_and_permitted_says_whe
 
 #[test]
 fn g9_namespaces_that_the_plugin_object_names_are_asked_about_however_many_bindings_there_are() {
-    let mut alone = Alone::identified();
+    let mut alone = Alone::named();
     alone.bind(&numbered(0..150));
     alone.want("podset", json!({"serviceAccountName": "podset", "namespaces": numbered(50..150)}));
-    for kind in ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"] {
-        alone.list(kind);
-    }
-    alone.registered("podset", "podsets.example.com", Ok(CrdOwner::Plugin));
-    alone.list("PodSet");
-    alone.list("ConfigMap");
+    alone.comes_up("podset", "1");
     assert_eq!(alone.places(), [format!("*,{}", numbered(50..150).join(","))]);
     alone.answer_of(&numbered(0..150));
     assert_eq!(alone.sees(), numbered(50..150).join(","));
@@ -465,8 +475,7 @@ fn g9_namespaces_that_the_plugin_object_names_are_asked_about_however_many_bindi
 
 #[test]
 fn g9_a_plugin_whose_bindings_count_beyond_the_bound_alone_is_blocked_with_the_reason() {
-    let mut alone = Alone::identified();
-    alone.bind(&numbered(0..101));
+    let mut alone = Alone::identified_in(&numbered(0..101));
     alone.review(&NOWHERE);
     alone.settle();
     assert_eq!(alone.condition("podset", "Permitted"), "False Forbidden");
@@ -477,11 +486,7 @@ fn g9_a_plugin_whose_bindings_count_beyond_the_bound_alone_is_blocked_with_the_r
 #[test]
 fn g9_after_a_change_in_one_namespace_the_others_are_not_asked_about_again() {
     let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let mut alone = Alone::identified();
-    alone.bind(&of(&["a", "b"]));
-    for kind in ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"] {
-        alone.list(kind);
-    }
+    let mut alone = Alone::identified_in(&of(&["a", "b"]));
     for _ in 0..2 {
         assert_eq!(alone.places(), ["*,a,b"], "at the start, and once it is settled");
         alone.answer_of(&of(&["a", "b"]));
