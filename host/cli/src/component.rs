@@ -42,8 +42,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// The host's refusal of a file, as an error.
 pub fn refused(refusal: Refusal, path: &Path) -> anyhow::Error {
-    anyhow::anyhow!("{}: {}", refusal.reason, refusal.message)
-        .context(format!("the host would refuse {}", path.display()))
+    anyhow::anyhow!("{}: {refusal}", refusal.reason).context(format!("the host would refuse {}", path.display()))
 }
 
 /// Loads a file as the host would.

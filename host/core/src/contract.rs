@@ -274,6 +274,16 @@ impl GuestFault {
             Self::BadOutcome { message } => format!("the outcome was refused: {message}"),
         }
     }
+
+    /// The same without what the guest said or returned, which may be what it has read: for places whose readers may not read
+    /// that.
+    pub fn without_words(&self) -> String {
+        match self {
+            Self::Trap { .. } => "the plugin trapped".to_owned(),
+            Self::BadOutcome { .. } => "the outcome was refused".to_owned(),
+            fault => fault.message(),
+        }
+    }
 }
 
 /// How one call ended.

@@ -4,12 +4,14 @@ use crate::text::REFUSAL;
 
 /// A refusal, which becomes a condition, an Event and a metric.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{message}")]
+#[error("{message}{}{said}", if said.is_empty() { "" } else { ": " })]
 pub struct Refusal {
     /// One CamelCase word: the condition's reason.
     pub reason: &'static str,
     /// What, where, why and what to do.
     pub message: String,
+    /// What the component said itself, for its author: nothing that others read shows it.
+    pub said: String,
     /// The step that failed.
     pub at: RefusedAt,
 }
@@ -24,9 +26,15 @@ pub enum RefusedAt {
 }
 
 impl Refusal {
-    /// A refusal at [`RefusedAt::Compile`]. The message may repeat what the component says.
+    /// A refusal at [`RefusedAt::Compile`]. The message may repeat what the component declares.
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: REFUSAL.own(message.into()), at: RefusedAt::Compile }
+        Self { reason, message: REFUSAL.own(message.into()), said: String::new(), at: RefusedAt::Compile }
+    }
+
+    /// The same with what the component said.
+    #[must_use]
+    pub fn with_words(self, said: impl Into<String>) -> Self {
+        Self { said: REFUSAL.own(said.into()), ..self }
     }
 
     /// A refusal at [`RefusedAt::Bytes`].

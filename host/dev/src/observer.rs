@@ -88,7 +88,7 @@ impl Observed {
             Observation::Refused { plugin, refusal } => self.send(Event::Refused {
                 plugin: plugin.to_string(),
                 reason: refusal.reason.to_string(),
-                message: refusal.message.to_string(),
+                message: refusal.to_string(),
             }),
             Observation::WriteFailed { target, error, .. } => {
                 self.send(Event::WriteFailed { target: target.clone(), message: error.message.to_string() });

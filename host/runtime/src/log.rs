@@ -289,7 +289,7 @@ fn line(observation: &Observation) {
             info!(%plugin, "the plugin is withdrawn; its CRDs, their objects and the objects' children stay as they are");
         }
         Observation::Refused { plugin, refusal } => {
-            warn!(%plugin, reason = refusal.reason, "refused: {}", refusal.message);
+            warn!(%plugin, reason = refusal.reason, "refused: {refusal}");
         }
         Observation::CacheLagging { object } => {
             warn!(%object, "the watch does not show the host's own write; reading live");

@@ -147,7 +147,10 @@ impl Metrics {
                 self.families.breaker_openings.of(&controller_labels(&cause.controller)).inc();
             }
             Observation::WatchFailed { kind, error } => {
-                let labels = CodeLabels { kind: kind.to_string(), reason: watch_reason(error) };
+                // Objects may name kinds that nobody serves, as many as they like, by what their plugin has read.
+                let is_served = !matches!(error, WatchError::NotServed(_));
+                let kind = if is_served { kind.to_string() } else { String::new() };
+                let labels = CodeLabels { kind, reason: watch_reason(error) };
                 self.families.watch_failures.of(&labels).inc();
             }
             Observation::Audited { kind, differences } => {

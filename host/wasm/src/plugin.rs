@@ -151,19 +151,23 @@ impl Plugin {
         let (instance, exports) = match instance.and_then(|it| Ok((it, bindings::Plugin::new(&mut store, &it)?))) {
             Ok(instance) => instance,
             Err(error) => {
-                let (reason, why) = match fault::of(&error, store.data(), &limits) {
-                    GuestFault::BadOutcome { message } => ("ContractMismatch", message),
-                    fault => ("InstantiationFailed", explain(&fault)),
-                };
-                return Err(Refusal::new(reason, format!("the component does not instantiate: {why}")));
+                return Err(match fault::of(&error, store.data(), &limits) {
+                    GuestFault::BadOutcome { message } => {
+                        Refusal::new("ContractMismatch", format!("the component does not instantiate: {message}"))
+                    }
+                    fault => faulted("InstantiationFailed", "the component does not instantiate", &fault),
+                });
             }
         };
         linked.check_optional(&mut store, &instance).map_err(|message| Refusal::new("ContractMismatch", message))?;
         let manifest = exports.mortise_plugin_reconciler().call_manifest(&mut store);
         drop(running);
         manifest.map_err(|error| {
-            let fault = fault::of(&error, store.data(), &limits);
-            Refusal::new("ManifestFailed", format!("the component did not return its manifest: {}", explain(&fault)))
+            faulted(
+                "ManifestFailed",
+                "the component did not return its manifest",
+                &fault::of(&error, store.data(), &limits),
+            )
         })
     }
 
@@ -265,11 +269,14 @@ fn fuel_of(limits: &CallLimits) -> u64 {
     limits.fuel.unwrap_or(u64::MAX >> 1)
 }
 
-/// A fault with its detail, for a refusal.
-fn explain(fault: &GuestFault) -> String {
+/// A refusal for a fault. What the component said is not in its message.
+fn faulted(reason: &'static str, what: &str, fault: &GuestFault) -> Refusal {
+    let why = fault.without_words();
     match fault {
-        GuestFault::Trap { message, detail } if !detail.is_empty() => format!("it trapped: {message}\n{detail}"),
-        GuestFault::Trap { message, .. } => format!("it trapped: {message}"),
-        fault => fault.message(),
+        GuestFault::Trap { message, detail } => {
+            Refusal::new(reason, format!("{what}: {why}; `mortise inspect FILE.wasm` shows what it said"))
+                .with_words(format!("{message}\n{detail}").trim_end())
+        }
+        _ => Refusal::new(reason, format!("{what}: {why}")),
     }
 }

@@ -98,10 +98,11 @@ fn a_plugin_that_writes_the_status_of_a_deployment_is_refused_by_an_event() {
     world.mark_audit();
     world.apply(&deployment(&world, "web", "write my status"));
     let message = world.wait_condition("notes", "Ready", "True", "GuestFault");
-    assert!(message.contains("apps/v1/Deployment is a built-in kind"), "{message}");
+    assert!(message.contains("the outcome was refused; `kubectl describe deployment web -n "), "{message}");
     world.until("the Deployment has an Event of the fault", || {
         let events = events_about(&world, &world.namespace, "Deployment", "web");
-        events.iter().any(|event| event.starts_with("Warning BadOutcome: ")).then_some(())
+        let says = |event: &String| event.contains("apps/v1/Deployment is a built-in kind");
+        events.iter().any(|event| event.starts_with("Warning BadOutcome: ") && says(event)).then_some(())
     });
     assert!(world.metric("mortise_guest_faults_total", "notes/Deployment") >= 1.0, "{}", world.metrics_text());
     assert!(writes_to(&world, "deployments").is_empty());

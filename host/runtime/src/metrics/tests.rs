@@ -336,3 +336,16 @@ fn the_number_of_series_is_bounded_and_the_growing_family_is_reset() {
         &format!(r#"mortise_plugin_refusals_total{{plugin="bad-{}",reason="InvalidManifest"}} 1"#, MAX_SERIES + 999),
     );
 }
+
+#[test]
+fn a_kind_that_is_not_served_is_in_no_label() {
+    let metrics = Metrics::new();
+    let unserved = WatchError::NotServed("no such kind".to_owned());
+    metrics.observe(
+        Instant::now(),
+        &Observation::WatchFailed { kind: Kind::new("acme.com/v1", "Hunter2"), error: unserved },
+    );
+    let text = metrics.encode(Instant::now(), &Scraped::default()).unwrap();
+    has(&text, r#"mortise_watch_failures_total{kind="",reason="not_served"} 1"#);
+    assert!(!text.contains("Hunter2"), "an object named it, by what its plugin has read");
+}

@@ -28,20 +28,24 @@ impl Reconciler {
     }
 
     pub(super) fn note_denied(&mut self, key: &Key, op: &WriteOp, message: &str, cx: &mut Context<'_>) {
-        if Denial::read(message).is_none() {
-            return;
-        }
+        let Some(denial) = Denial::read(message) else { return };
         let (Some(controller), Some(state)) = (self.controllers.get(&key.controller), self.keys.get_mut(key)) else {
             return;
         };
         let (plugin, permission) = (Arc::clone(&controller.plugin), controller.permission(op));
+        // A guest chooses the names of what it writes, and where.
+        let granted = controller.version.namespaces.as_ref();
+        let is_known = |namespace: &str| {
+            *key.name.namespace == *namespace || granted.is_some_and(|granted| granted.contains(namespace))
+        };
         state.denied.insert(permission.clone());
         let denied = &mut self.faults.entry(Arc::clone(&plugin)).or_default().denied;
         let keys = denied.entry(permission.clone()).or_default();
         let is_first = keys.is_empty();
         keys.insert(key.clone());
         if is_first {
-            cx.notify_lifecycle(ToLifecycle::Denied { plugin, permission, message: FAULT.text(message).into_owned() });
+            let message = FAULT.own(denial.shown(|namespace| is_known(namespace)));
+            cx.notify_lifecycle(ToLifecycle::Denied { plugin, permission, message });
         }
     }
 

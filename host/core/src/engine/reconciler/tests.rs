@@ -61,6 +61,8 @@ struct Alone {
     reported: Vec<String>,
     /// Reasons of the Events.
     recorded: Vec<String>,
+    /// Their objects and notes.
+    notes: Vec<String>,
     observed: Vec<Observation>,
 }
 
@@ -117,6 +119,7 @@ impl Alone {
             requested: VecDeque::new(),
             reported: Vec::new(),
             recorded: Vec::new(),
+            notes: Vec::new(),
             observed: Vec::new(),
         }
     }
@@ -163,7 +166,10 @@ impl Alone {
                     assert!(self.may_write, "X7: {:?}", sending.request);
                     self.requested.push_back(*sending);
                 }
-                Message::ToOutbox(ToOutbox::Record { record, .. }) => self.recorded.push(record.reason),
+                Message::ToOutbox(ToOutbox::Record { record, about, .. }) => {
+                    self.recorded.push(record.reason);
+                    self.notes.push(format!("{}: {}", about.reference(), record.note));
+                }
                 Message::ToLifecycle(message) => self.reported.push(match message {
                     ToLifecycle::Denied { plugin, permission, .. } => format!("{plugin} denied {}", permission.verb),
                     ToLifecycle::Permitted { plugin, permission } => format!("{plugin} permitted {}", permission.verb),

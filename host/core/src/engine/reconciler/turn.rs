@@ -277,9 +277,9 @@ impl Reconciler {
     }
 
     fn on_fault(&mut self, key: &Key, primary: &Arc<Object>, fault: GuestFault, cx: &mut Context<'_>) {
-        let (reason, message) = (fault.reason(), fault.message());
+        let (reason, message, words) = (fault.reason(), fault.message(), fault.without_words());
         cx.observe(Observation::Fault { cause: self.controllers[&key.controller].cause(key), fault });
-        self.note_fault(key, format!("{}: {message}", primary.reference()), cx);
+        self.note_fault(key, fault_of(primary, &words), cx);
         self.stall(key, primary, StalledReason::new(reason, message), cx);
         let ending = self.error_ending(key);
         self.write_stall_only(key, primary, ending, false, cx);
@@ -357,6 +357,18 @@ impl Reconciler {
             self.review_denials(key, cx);
         }
     }
+}
+
+/// A fault as the Plugin object shows it: those who may read that may not read what the guest has read.
+fn fault_of(primary: &Object, what: &str) -> String {
+    let ObjectRef { kind, name } = primary.reference();
+    let namespace = if name.namespace.is_empty() { String::new() } else { format!(" -n {}", name.namespace) };
+    format!(
+        "{}: {what}; `kubectl describe {} {}{namespace}` and the host's log have what it said",
+        primary.reference(),
+        kind.kind.to_lowercase(),
+        name.name
+    )
 }
 
 /// The last outcome, if the serving version returned it for this very object.

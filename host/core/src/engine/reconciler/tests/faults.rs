@@ -1,6 +1,7 @@
 //! What the Lifecycle receives of the keys of a plugin: each right and fault once when it begins and once when it ends.
 
 use super::*;
+use crate::permission::Denial;
 
 #[test]
 fn l5_a_right_is_reported_once_when_it_is_refused_and_once_when_no_key_is_refused_it() {
@@ -92,4 +93,40 @@ fn l5_a_call_that_ends_at_a_kind_has_recovered_from_a_fault() {
     alone.pass(10);
     alone.returns(CallResult::Waits(kind("Widget")));
     assert_eq!(alone.reported(), ["podset recovered", "podset named Widget"]);
+}
+
+#[test]
+fn g6_what_a_guest_said_is_in_its_objects_events_and_not_in_its_plugin() {
+    let password = "the password is hunter2";
+    let says = |words: &str| GuestFault::Trap { message: words.to_owned(), detail: words.to_owned() };
+    for fault in [says(password), GuestFault::bad_outcome(password)] {
+        let mut alone = Alone::serving(&["a"]);
+        alone.returns(CallResult::Fault(fault.clone()));
+        assert_eq!(alone.notes, [format!("PodSet default/a: {}", fault.message())]);
+        let what = fault.without_words();
+        let told = format!(
+            "podset faulted: PodSet default/a: {what}; `kubectl describe podset a -n default` and the host's log have what it said"
+        );
+        assert_eq!(alone.reported(), [told]);
+    }
+    let limit = GuestFault::Deadline { limit_ms: 1_000 };
+    assert_eq!(limit.without_words(), limit.message(), "a limit is the host's word");
+}
+
+#[test]
+fn g6_a_denial_shows_no_name_that_the_guest_has_chosen() {
+    let denied = |namespace: &str| {
+        format!(
+            r#"pods "aHVudGVyMg" is forbidden: User "a:b" cannot create resource "pods" in API group ""{namespace}: RBAC: no"#
+        )
+    };
+    let shown = |namespace: &str| Denial::read(&denied(namespace)).unwrap().shown(|known| known == "default");
+    let user = r#"User "a:b" cannot create resource "pods" in API group """#;
+    assert_eq!(shown(r#" in the namespace "default""#), format!(r#"{user} in the namespace "default""#));
+    assert_eq!(shown(r#" in the namespace "aHVudGVyMg""#), format!("{user} in a namespace"));
+    assert_eq!(shown(" at the cluster scope"), format!("{user} at the cluster scope"));
+    for namespace in ["default", "aHVudGVyMg"] {
+        let shown = shown(&format!(r#" in the namespace "{namespace}""#));
+        assert!(Denial::read(&shown).is_some(), "the missing rule is read of it: {shown}");
+    }
 }
