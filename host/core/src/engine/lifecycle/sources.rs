@@ -39,6 +39,8 @@ enum Resolved {
     Unreadable(Arc<str>, Refusal, Option<Arc<TenantSource>>),
     /// It has another digest than may serve.
     Mismatch(Offer, Refusal),
+    /// What its Plugin object wants of it cannot be read: its plugin ends.
+    Closed(Arc<str>, Refusal, Option<Arc<TenantSource>>),
     /// It is no more, and its plugin ends; what somebody wants of that stays.
     Gone(Arc<str>, Refusal),
     /// Its source may still be listed.
@@ -57,6 +59,13 @@ fn only_named(offered: &Offered) -> bool {
     match offered {
         Ok(offer) => offer.only_named,
         Err(unreadable) => unreadable.only_named,
+    }
+}
+
+pub(super) fn tenant_of(offered: &Offered) -> Option<&Arc<TenantSource>> {
+    match offered {
+        Ok(offer) => offer.tenant.as_ref(),
+        Err(unreadable) => unreadable.tenant.as_ref(),
     }
 }
 
@@ -113,6 +122,10 @@ impl Sources {
         if is_named && !is_plugin_name(name) {
             return invalid_name(name, source, namespace);
         }
+        if let Some(why) = spec.and_then(|spec| spec.unreadable.as_ref()) {
+            let tenant = self.offered.get(source).and_then(tenant_of).cloned();
+            return Resolved::Closed(config_map(namespace, source), invalid_spec(name, why), tenant);
+        }
         let is_free = |offered: &&Offered| !only_named(offered) && !self.named.contains_key(source);
         match self.offered.get(source).filter(|offered| is_named || is_free(offered)) {
             Some(Ok(offer)) => wanted(name, offer, spec, namespace),
@@ -167,6 +180,14 @@ fn account(tenant: Option<&TenantSource>, spec: Option<&Spec>, namespace: &Arc<s
 /// Whether a Plugin object's name can be a plugin's: it is in labels and field managers. That of a tenant's has one dot.
 fn is_plugin_name(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && name.matches('.').count() <= 1
+}
+
+fn invalid_spec(name: &str, why: &str) -> Refusal {
+    let message = format!(
+        "what is wanted of the Plugin {name} cannot be read, so nothing of it serves: {why}. `kubectl explain plugin.spec` says what \
+         each field may be"
+    );
+    Refusal::new("InvalidSpec", message)
 }
 
 fn invalid_name(name: &Arc<str>, source: &Arc<str>, namespace: &str) -> Resolved {
@@ -281,7 +302,9 @@ impl Lifecycle {
         }
         let spec = live.filter(|_| anothers.is_none()).map(|live| plugin_object::spec(live));
         if self.sources.specs.get(name) != spec.as_ref() {
-            self.regrant(name, spec.as_ref(), cx);
+            if spec.as_ref().is_none_or(|spec| spec.unreadable.is_none()) {
+                self.regrant(name, spec.as_ref(), cx);
+            }
             let affected = self.sources.want(name, spec);
             self.resolve_all(affected, cx);
         }
@@ -304,12 +327,8 @@ impl Lifecycle {
                 Resolved::Unreadable(source, refusal, tenant) => {
                     self.take_unreadable(&name, source, refusal, tenant, cx);
                 }
-                Resolved::Gone(source, refusal) => {
-                    if self.plugins.get(&name).is_some_and(|plugin| plugin.active.is_some()) {
-                        self.stop(&name, cx);
-                    }
-                    self.take_unreadable(&name, source, refusal, None, cx);
-                }
+                Resolved::Gone(source, refusal) => self.close(&name, source, refusal, None, cx),
+                Resolved::Closed(source, refusal, tenant) => self.close(&name, source, refusal, tenant, cx),
                 Resolved::Mismatch(offer, refusal) => {
                     let (source, tenant) = (Arc::clone(&offer.source), offer.tenant.clone());
                     self.plugins.entry(Arc::clone(&name)).or_default().read = Some(offer);
@@ -324,6 +343,21 @@ impl Lifecycle {
             self.suspend(&name, cx);
         }
         self.sync_dirty(cx);
+    }
+
+    /// What serves of a plugin ends, and nothing comes up.
+    fn close(
+        &mut self,
+        name: &Arc<str>,
+        source: Arc<str>,
+        refusal: Refusal,
+        tenant: Option<Arc<TenantSource>>,
+        cx: &mut Context<'_>,
+    ) {
+        if self.plugins.get(name).is_some_and(|plugin| plugin.active.is_some()) {
+            self.stop(name, cx);
+        }
+        self.take_unreadable(name, source, refusal, tenant, cx);
     }
 
     fn suspend(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {

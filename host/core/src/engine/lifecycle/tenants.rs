@@ -8,7 +8,7 @@ use std::sync::Arc;
 use self::bytes::Bytes;
 use super::Lifecycle;
 use super::reviews::HOST_READER;
-use super::sources::Offered;
+use super::sources::{Offered, tenant_of};
 use super::timers::Timer;
 use crate::engine::context::Context;
 use crate::engine::message::Sender;
@@ -169,11 +169,7 @@ impl Lifecycle {
             return true;
         }
         tenant.has_more = true;
-        let of_tenant = match offered {
-            Ok(offer) => &offer.tenant,
-            Err(unreadable) => &unreadable.tenant,
-        };
-        if let Some(of_tenant) = of_tenant {
+        if let Some(of_tenant) = tenant_of(offered) {
             refuse(of_tenant, cx);
         }
         false

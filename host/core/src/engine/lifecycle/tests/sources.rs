@@ -291,3 +291,42 @@ fn a_component_that_its_source_still_has_is_kept_while_a_pin_or_another_source_k
     alone.settle();
     assert_eq!(alone.ready("podset"), "True Serving");
 }
+
+#[test]
+fn g10_a_plugin_whose_spec_cannot_be_read_ends_and_says_which_field() {
+    for (spec, named) in [
+        (json!({"digest": 1}), "spec.digest cannot be read"),
+        (json!({"namespaces": "team-a"}), "spec.namespaces cannot be read"),
+        (json!({"suspend": "true"}), "spec.suspend cannot be read"),
+        (json!({"grants": {"maxObjects": "5"}}), "spec.grants.maxObjects cannot be read"),
+    ] {
+        let mut alone = Alone::serving();
+        alone.want("podset", spec.clone());
+        assert!(alone.log().contains(&"withdraw podset".to_owned()), "{spec}");
+        alone.settle();
+        assert_eq!(
+            (alone.ready("podset"), alone.condition("podset", "Resolved")),
+            ("False InvalidSpec".into(), "False InvalidSpec".into())
+        );
+        let conditions = alone.shows("podset", "/conditions").to_string();
+        assert!(conditions.contains(named), "{conditions}");
+        // Another version does not serve either, until the field can be read.
+        alone.log();
+        alone.offer("podset", "2");
+        alone.compiled("2", compiled("PodSet", &[]));
+        assert!(!alone.log().iter().any(|line| line.starts_with("serve") || line.starts_with("watch")));
+        alone.want("podset", json!({}));
+        alone.comes_up("podset", "2");
+        assert_eq!(alone.ready("podset"), "True Serving", "{spec}");
+    }
+}
+
+#[test]
+fn l2_whose_plugin_an_object_is_does_not_depend_on_conditions_that_can_be_read() {
+    let object = json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "Plugin", "metadata": {"name": "web", "uid": "u", "resourceVersion": "1"},
+        "status": {"host": "elsewhere", "conditions": [{"status": true}], "ownedKinds": "PodSet"},
+    });
+    let claim = plugin_object::claim(&decoded(&object)).expect("it has a host");
+    assert_eq!((&*claim.host, claim.lacks_source), ("elsewhere", false));
+}
