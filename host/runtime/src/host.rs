@@ -2,6 +2,7 @@
 //! ends the process at once, and a part that fails ends it with its name.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -128,7 +129,20 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
         identity = if config.require_service_account { "a ServiceAccount for each plugin" } else { "the host's, unless a Plugin names a ServiceAccount" },
         "mortise runs"
     );
+    if !config.require_service_account {
+        let who = who_has_the_hosts_rights(&config.namespace.to_string(), config.plugin_dir.as_deref());
+        tracing::warn!("{who}");
+    }
     end(&mut signals, asked, &mut failures, stop, drained, registrar, election).await
+}
+
+/// Who can do what the host may, where plugins may act as the host itself.
+fn who_has_the_hosts_rights(namespace: &str, folder: Option<&Path>) -> String {
+    let folder = folder.map(|folder| format!(" or into {}", folder.display())).unwrap_or_default();
+    format!(
+        "plugins whose Plugin names no ServiceAccount act with the host's own rights, so whoever may write ConfigMaps in the \
+         namespace {namespace}{folder} has them; --require-service-account refuses such plugins"
+    )
 }
 
 /// Waits for a signal, a failure or a process that embeds the host, then for the writes in flight.
@@ -335,5 +349,18 @@ impl Signals {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g9_a_host_that_lends_its_own_rights_says_to_whom() {
+        let said = "plugins whose Plugin names no ServiceAccount act with the host's own rights, so whoever may write ConfigMaps in \
+                    the namespace mortise-system or into /plugins has them; --require-service-account refuses such plugins";
+        assert_eq!(who_has_the_hosts_rights("mortise-system", Some(Path::new("/plugins"))), said);
+        assert_eq!(who_has_the_hosts_rights("mortise-system", None), said.replace(" or into /plugins", ""));
     }
 }
