@@ -3,6 +3,8 @@
 //!
 //! In doubt an apply counts as needed; the API server makes no change then.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use crate::json::is_same;
@@ -57,34 +59,76 @@ fn list_is_applied(wanted: &[Value], live: &[Value], fields: &Map<String, Value>
     if elements.len() != wanted.len() {
         return false;
     }
+    if elements.iter().all(|(key, _)| key.starts_with("v:")) {
+        let texts = |values: &[Value]| values.iter().map(Value::to_string).collect::<BTreeSet<_>>();
+        let (wanted, live) = (texts(wanted), texts(live));
+        return elements.iter().all(|(key, _)| {
+            let text = serde_json::from_str::<Value>(&key["v:".len()..]).map(|value| value.to_string());
+            text.is_ok_and(|text| wanted.contains(&text) && live.contains(&text))
+        });
+    }
+    let (mut wanted, mut live) = (Elements::new(wanted), Elements::new(live));
     elements.iter().all(|(key, fields)| {
-        if let Some(text) = key.strip_prefix("k:") {
-            let Ok(Value::Object(keys)) = serde_json::from_str(text) else { return false };
-            // Keys with defaults (a port's protocol) may be missing from what the guest wrote.
-            let has_keys = |element: &&Value| {
-                keys.iter().all(|(name, value)| element.get(name).is_none_or(|found| found == value))
-            };
-            match (wanted.iter().find(has_keys), live.iter().find(has_keys)) {
-                (Some(Value::Object(wanted)), Some(live)) => {
-                    // We own a key with a default only if the guest wrote it, or once did: then its element would have
-                    // another key if its value had changed.
-                    let mut complete = wanted.clone();
-                    for (name, value) in keys {
-                        if !fields[format!("f:{name}")].is_null() {
-                            complete.entry(name).or_insert(value);
-                        }
+        let keys = key.strip_prefix("k:").and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let Some(Value::Object(keys)) = keys else { return false };
+        match (wanted.find(&keys), live.find(&keys)) {
+            (Some(Value::Object(wanted)), Some(live)) => {
+                // We own a key with a default only if the guest wrote it, or once did: then its element would have
+                // another key if its value had changed.
+                let mut complete = wanted.clone();
+                for (name, value) in keys {
+                    if !fields[format!("f:{name}")].is_null() {
+                        complete.entry(name).or_insert(value);
                     }
-                    value_is_applied(&Value::Object(complete), live, fields)
                 }
-                _ => false,
+                value_is_applied(&Value::Object(complete), live, fields)
             }
-        } else if let Some(text) = key.strip_prefix("v:") {
-            let Ok(value) = serde_json::from_str::<Value>(text) else { return false };
-            wanted.contains(&value) && live.contains(&value)
-        } else {
-            false
+            _ => false,
         }
     })
+}
+
+/// Sets of keys that the elements of one list have: those with all of them, and those that leave defaults out. With more,
+/// which no schema has, nothing is found.
+const MAX_KEY_SETS: usize = 8;
+
+/// The elements of a list, found by their keys: a look at each of ten thousand for each of ten thousand takes seconds.
+struct Elements<'a> {
+    list: &'a [Value],
+    /// The names of the keys by which `places` has them.
+    names: Vec<String>,
+    /// By which of the names an element has, the first place of each with these values.
+    places: BTreeMap<Vec<bool>, BTreeMap<Vec<String>, usize>>,
+}
+
+impl<'a> Elements<'a> {
+    fn new(list: &'a [Value]) -> Self {
+        Self { list, names: Vec::new(), places: BTreeMap::new() }
+    }
+
+    fn index(&mut self, keys: &Map<String, Value>) {
+        self.names = keys.keys().cloned().collect();
+        for (place, element) in self.list.iter().enumerate() {
+            let values: Vec<Option<&Value>> = self.names.iter().map(|name| element.get(name)).collect();
+            let of_set = self.places.entry(values.iter().map(Option::is_some).collect()).or_default();
+            of_set.entry(values.iter().flatten().map(ToString::to_string).collect()).or_insert(place);
+        }
+    }
+
+    /// The first element with these keys. Keys with defaults (a port's protocol) may be missing from what the guest wrote.
+    fn find(&mut self, keys: &Map<String, Value>) -> Option<&'a Value> {
+        if self.places.is_empty() {
+            self.index(keys);
+        }
+        if self.places.len() > MAX_KEY_SETS || !keys.keys().eq(&self.names) {
+            return None;
+        }
+        let of_set = |(has, places): (&Vec<bool>, &BTreeMap<Vec<String>, usize>)| {
+            let own = keys.values().zip(has).filter(|(_, has)| **has).map(|(value, _)| value.to_string());
+            places.get(&own.collect::<Vec<_>>()).copied()
+        };
+        self.places.iter().filter_map(of_set).min().map(|place| &self.list[place])
+    }
 }
 
 /// Whether every value of `wanted` is in `live`, which may have more members, but not more list elements.
@@ -123,6 +167,22 @@ mod tests {
         let mut fields = fields;
         fields["f:spec"]["f:ports"]["k:{\"port\":80,\"protocol\":\"TCP\"}"]["f:protocol"] = json!({});
         assert_eq!(is_applied(&wanted, &live, &fields), expected, "the protocol was written once, {wanted}");
+    }
+
+    #[test]
+    fn a_list_of_ten_thousand_elements_is_compared_element_by_element_and_not_each_with_each() {
+        let ports = |name: &str| (0..10_000).map(|port| json!({"port": port, "name": name})).collect::<Vec<_>>();
+        let names = (0..10_000).map(|number| format!("10.0.0.{number}")).collect::<Vec<_>>();
+        let key = |port: usize| format!("k:{{\"port\":{port},\"protocol\":\"TCP\"}}");
+        let fields = |port| (key(port), json!({".": {}, "f:port": {}, "f:name": {}}));
+        let fields = json!({"f:spec": {
+            "f:ports": (0..10_000).map(fields).collect::<serde_json::Map<_, _>>(),
+            "f:ips": names.iter().map(|name| (format!("v:\"{name}\""), json!({}))).collect::<serde_json::Map<_, _>>(),
+        }});
+        let object = |name| json!({"spec": {"ports": ports(name), "ips": names}});
+        // Pairs of ten thousand would take a minute.
+        assert!(is_applied(&object("x"), &object("x"), &fields));
+        assert!(!is_applied(&object("x"), &object("y"), &fields));
     }
 
     fn wanted() -> serde_json::Value {
