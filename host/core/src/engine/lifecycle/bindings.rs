@@ -42,7 +42,7 @@ pub(super) struct Bindings {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Binding {
     role: (String, String),
-    subjects: Vec<Subject>,
+    subjects: BTreeSet<Subject>,
 }
 
 /// Somebody whom a binding names.
@@ -55,15 +55,21 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Whether the ServiceAccount is meant, by its name or as one of a group.
-    pub fn has(&self, account: &ServiceAccount) -> bool {
-        match &*self.kind {
-            "ServiceAccount" => self.name == *account.name && self.namespace == *account.namespace,
-            "User" => self.name == account.user(),
-            "Group" => account.groups().contains(&self.name),
-            _ => false,
-        }
+    fn new(kind: &str, name: impl Into<String>, namespace: &str) -> Self {
+        Self { kind: kind.to_owned(), name: name.into(), namespace: namespace.to_owned() }
     }
+
+    /// Those that mean a ServiceAccount, by its name or as one of a group.
+    fn all_of(account: &ServiceAccount) -> Vec<Self> {
+        let own =
+            [Self::new("ServiceAccount", &*account.name, &account.namespace), Self::new("User", account.user(), "")];
+        own.into_iter().chain(account.groups().map(|group| Self::new("Group", group, ""))).collect()
+    }
+}
+
+/// Whether a ServiceAccount is meant by one of these. A binding may have ten thousand, so each is looked up.
+pub(super) fn mean(subjects: &BTreeSet<Subject>, account: &ServiceAccount) -> bool {
+    Subject::all_of(account).iter().any(|subject| subjects.contains(subject))
 }
 
 impl Bindings {
@@ -92,7 +98,8 @@ impl Bindings {
 
     /// The namespaces where a RoleBinding has the ServiceAccount, up to the bound the first by name; and whether there are more.
     pub fn namespaces_of(&self, account: &ServiceAccount) -> (BTreeSet<Arc<str>>, bool) {
-        let names = |binding: &Binding| binding.subjects.iter().any(|subject| subject.has(account));
+        let own = Subject::all_of(account);
+        let names = |binding: &Binding| own.iter().any(|subject| binding.subjects.contains(subject));
         let of_account =
             self.all.iter().filter(|(target, binding)| &*target.kind.kind == "RoleBinding" && names(binding));
         let all: BTreeSet<Arc<str>> = of_account.map(|(target, _)| Arc::clone(&target.name.namespace)).collect();
@@ -201,10 +208,35 @@ fn read(object: &Object) -> Binding {
         kind: String,
         name: String,
     }
-    let Parts { role_ref, mut subjects } = serde_json::from_str(object.json()).unwrap_or_default();
-    // A RoleBinding may leave out the namespace of a ServiceAccount, which is its own then.
-    for subject in subjects.iter_mut().filter(|subject| subject.namespace.is_empty()) {
-        subject.namespace = object.name.namespace.to_string();
+    let Parts { role_ref, subjects } = serde_json::from_str(object.json()).unwrap_or_default();
+    let complete = |mut subject: Subject| {
+        if subject.kind != "ServiceAccount" {
+            subject.namespace.clear();
+        } else if subject.namespace.is_empty() {
+            // A RoleBinding may leave out the namespace of a ServiceAccount, which is its own then.
+            subject.namespace = object.name.namespace.to_string();
+        }
+        subject
+    };
+    Binding { role: (role_ref.kind, role_ref.name), subjects: subjects.into_iter().map(complete).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocations::{Count, counted};
+
+    #[test]
+    fn a_binding_with_ten_thousand_subjects_costs_an_account_a_few_looks() {
+        let subjects = (0..10_000).map(|number| Subject::new("Group", format!("group-{number}"), ""));
+        let mut subjects: BTreeSet<Subject> = subjects.collect();
+        let account = ServiceAccount { namespace: "team-a".into(), name: "podset".into() };
+        let (Count { allocations, .. }, is_meant) = counted(|| mean(&subjects, &account));
+        assert!(!is_meant && allocations < 20, "{allocations} allocations");
+        for own in Subject::all_of(&account) {
+            subjects.insert(own.clone());
+            assert!(mean(&subjects, &account), "{own:?}");
+            subjects.remove(&own);
+        }
     }
-    Binding { role: (role_ref.kind, role_ref.name), subjects }
 }

@@ -317,10 +317,14 @@ impl Lifecycle {
         let mut changed = Vec::new();
         for (name, plugin) in &mut self.plugins {
             let is_paced = by_tenant || tenant::of_plugin(name).is_some();
-            let is_concerned = |account: &ServiceAccount| concerned.iter().any(|subject| subject.has(account));
+            // The reviews of an account follow each other.
+            let mut known = None;
             for ((account, _), reviewed) in &mut plugin.reviews {
                 let is_wanted = place.as_ref().is_none_or(|place| reviewed.wanted.scope.has_namespace(place));
-                if is_wanted && is_concerned(account) {
+                if known.is_none_or(|(other, _)| other != account) {
+                    known = Some((account, bindings::mean(&concerned, account)));
+                }
+                if is_wanted && known.is_some_and(|(_, is_concerned)| is_concerned) {
                     reviewed.on_change(place.as_ref(), now_ms, is_paced);
                     changed.push(Arc::clone(name));
                 }
