@@ -9,6 +9,7 @@ use crate::limits::CallLimits;
 use crate::manifest::ControllerSpec;
 use crate::object::{Kind, Object};
 use crate::plan::{self, Prepared, Reserved};
+use crate::store::Snapshot;
 use crate::text::FAILURE;
 use crate::view::View;
 use crate::write::Cause;
@@ -52,6 +53,10 @@ pub struct Check {
     pub reserved: Option<Reserved>,
     /// The last outcome of the same object and version. Its children are not checked again when their text is equal.
     pub before: Option<Arc<Prepared>>,
+    /// The field manager of its writes.
+    pub manager: Arc<str>,
+    /// The cluster as the guest saw it, with which the outcome is compared as far as that takes long.
+    pub snapshot: Snapshot,
 }
 
 impl Check {
@@ -70,6 +75,7 @@ impl Check {
                 if let Some(reserved) = &self.reserved {
                     prepared.reserve(reserved, object);
                 }
+                plan::compare_beforehand(&prepared, &self.manager, &self.snapshot);
                 let same = before.filter(|before| ***before == prepared).cloned();
                 Conclusion::Wants(same.unwrap_or_else(|| Arc::new(prepared)))
             }

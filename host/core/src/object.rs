@@ -14,6 +14,8 @@ pub use self::header::OwnFields;
 pub(crate) use self::header::Text;
 pub use self::identity::{Kind, Label, Name, ObjectRef, OwnerReference, ResourceVersion, is_object_name};
 pub use self::interner::Interner;
+pub(crate) use self::verdicts::Verdict;
+use self::verdicts::Verdicts;
 use crate::generated::Record;
 use crate::projection::Memo;
 
@@ -26,6 +28,7 @@ pub mod owner;
 mod projected;
 #[cfg(test)]
 pub(crate) mod tests;
+mod verdicts;
 
 /// One cached object: its JSON text without managedFields, and the fields that the host reads often.
 pub struct Object {
@@ -65,6 +68,8 @@ pub struct Object {
     content_hash: AtomicU64,
     /// Whether it is available, as [`crate::availability`] finds it.
     availability: OnceLock<bool>,
+    /// What long comparisons with it have found: few objects have any.
+    verdicts: OnceLock<Box<Verdicts>>,
     projections: Memo,
 }
 
@@ -124,6 +129,16 @@ impl Object {
         })
     }
 
+    /// What a comparison with what has this fingerprint found.
+    pub(crate) fn verdict(&self, fingerprint: u128) -> Option<Verdict> {
+        self.verdicts.get()?.get(fingerprint)
+    }
+
+    /// Remembers what a comparison found, for others who compare the same.
+    pub(crate) fn remember_verdict(&self, fingerprint: u128, verdict: Verdict) {
+        self.verdicts.get_or_init(Box::default).keep(fingerprint, verdict);
+    }
+
     /// Bytes in memory, with the projections that it remembers, without interned strings, which are shared.
     pub fn bytes(&self) -> usize {
         let own_fields: usize = self
@@ -141,6 +156,7 @@ impl Object {
             + self.generated.as_ref().map_or(0, |record| record.bytes())
             + own_fields
             + self.projections.bytes()
+            + self.verdicts.get().map_or(0, |verdicts| verdicts.bytes())
     }
 }
 

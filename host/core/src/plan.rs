@@ -7,8 +7,9 @@ pub use self::actions::{ActionDiff, Memory, Sent, diff as diff_actions, eviction
 pub use self::adoption::Taken;
 pub use self::applied::Applied;
 pub use self::body::child_key;
-pub use self::children::{Diff, Written, deletes_of_tracked, diff};
+pub use self::children::{Diff, Written, compare_beforehand, deletes_of_tracked, diff};
 pub use self::found::{Creates, UnknownCreate, UnknownCreates, is_child};
+pub use self::parsing::Parsing;
 pub use self::prepare::prepare;
 pub use self::prepared::{Action, Body, Prepared, PreparedAction, PreparedChild, Reserved};
 
@@ -24,6 +25,7 @@ mod found;
 mod generated;
 mod metadata;
 mod name;
+mod parsing;
 mod prepare;
 mod prepared;
 mod requests;

@@ -25,7 +25,13 @@ pub(crate) fn check() -> Check {
     let manifest = r#"{"apiVersion":"mortise.dev/v1alpha1","kind":"PluginManifest","name":"thing","version":"1",
         "controllers":[{"for":{"apiVersion":"example.com/v1","kind":"Thing"}}]}"#;
     let manifest = Manifest::parse(manifest).unwrap();
-    Check { spec: Arc::new(manifest.controllers[0].clone()), reserved: None, before: None }
+    Check {
+        spec: Arc::new(manifest.controllers[0].clone()),
+        reserved: None,
+        before: None,
+        manager: "mortise/test".into(),
+        snapshot: Snapshot::default(),
+    }
 }
 
 /// A component whose functions have these bodies, in core WebAssembly text. Both return a pointer into memory, which is

@@ -126,6 +126,7 @@ impl<'a> Source<'a> {
             deleting: metadata.deletion_timestamp.is_some(),
             content_hash: AtomicU64::new(0),
             availability: OnceLock::new(),
+            verdicts: OnceLock::new(),
             projections: Memo::default(),
             kind,
             name,

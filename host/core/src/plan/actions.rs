@@ -9,18 +9,20 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::applied::{Applied, is_applied};
+use super::applied::{self, Applied, is_applied};
 use super::fault::bad;
 use super::found::Creates;
 use super::metadata;
+use super::parsing::Parsing;
 use super::prepared::{Action, Body, PreparedAction, PreparedChild};
 use crate::contract::{self, GuestFault, PatchKind};
+use crate::digest::fingerprint;
 use crate::eviction::Blocked;
 use crate::json::is_same;
 use crate::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_DELETES_PER_PLAN};
 use crate::manifest::writes::{WriteVerb, allows, allows_subresource};
 use crate::manifest::{ControllerSpec, is_builtin_group};
-use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion, is_object_name};
+use crate::object::{Kind, Name, Object, ObjectRef, ResourceVersion, Verdict, is_object_name};
 use crate::spared::Spared;
 use crate::store::Snapshot;
 use crate::well_known::PLUGIN;
@@ -28,6 +30,10 @@ use crate::write::{Precondition, WriteOp};
 
 /// The fingerprint of the last patch of each object and subresource, and the version that it made.
 pub type Sent = BTreeMap<(ObjectRef, Option<Arc<str>>), (u128, ResourceVersion)>;
+
+/// Operations of a JSON patch times the bytes of its object, beyond which nobody tries what it would change: a hundred on a
+/// large object, thousands on an ordinary one.
+const MAX_OPERATED_BYTES: usize = 64 << 20;
 
 /// The results of earlier writes of a key.
 #[derive(Debug)]
@@ -61,8 +67,8 @@ pub struct ActionDiff {
     pub sources: Vec<ObjectRef>,
     /// The removals exceed [`MAX_DELETES_PER_PLAN`].
     pub more: bool,
-    /// Bytes of JSON that were parsed for the comparison, for which the plugin is charged.
-    pub parsed_bytes: usize,
+    /// The JSON that was parsed for the comparison, for which the plugin is charged.
+    pub parsing: Parsing,
 }
 
 impl ActionDiff {
@@ -206,7 +212,7 @@ pub fn diff(
         match action {
             Action::Apply { body, force } => {
                 let is_done = match live {
-                    Some(live) => is_applied(live, body, &[], manager, memory.applied, &mut diff.parsed_bytes),
+                    Some(live) => is_applied(live, body, &[], manager, memory.applied, &mut diff.parsing),
                     None => {
                         !is_watched && memory.applied.get(target).is_some_and(|(sent, _)| *sent == body.fingerprint)
                     }
@@ -224,8 +230,13 @@ pub fn diff(
                 let is_done = match live {
                     Some(live) if sent.is_some_and(|(_, version)| *version == live.resource_version) => true,
                     Some(live) => {
-                        diff.parsed_bytes += live.json().len() + body.text.len();
-                        let is_done = is_patched(live, *patch_kind, &body.text, subresource.as_deref());
+                        let is_done = match live.verdict(patch_fingerprint(*patch_kind, body, subresource.as_deref())) {
+                            Some(verdict) => verdict == Verdict::Same,
+                            None => {
+                                diff.parsing.allows(live.json().len() + body.text.len())
+                                    && is_patched(live, *patch_kind, &body.text, subresource.as_deref())
+                            }
+                        };
                         if is_done {
                             memory.sent.insert(at, (body.fingerprint, live.resource_version));
                         }
@@ -260,6 +271,41 @@ fn brings_plugin(live: &Object) -> bool {
     *live.kind.api_version == *"v1" && *live.kind.kind == *"ConfigMap" && live.label(PLUGIN).is_some()
 }
 
+/// The bytes that [`diff`] would parse for an action on an object of which nothing is remembered.
+pub(super) fn bytes(action: &Action, live: &Object, manager: &str) -> usize {
+    match action {
+        Action::Apply { body, .. } => applied::bytes(live, body, manager),
+        Action::Patch { patch_kind, body, subresource } => {
+            let is_known = live.verdict(patch_fingerprint(*patch_kind, body, subresource.as_deref())).is_some();
+            if is_known { 0 } else { live.json().len() + body.text.len() }
+        }
+        Action::Delete(_) | Action::Evict => 0,
+    }
+}
+
+/// Compares an action, and lets the object remember the result.
+pub(super) fn remember(action: &Action, live: &Object, manager: &str) {
+    match action {
+        Action::Apply { body, .. } => applied::remember(live, body, &[], manager),
+        Action::Patch { patch_kind, body, subresource } if bytes(action, live, manager) > 0 => {
+            let is_patched = is_patched(live, *patch_kind, &body.text, subresource.as_deref());
+            let verdict = if is_patched { Verdict::Same } else { Verdict::Differs };
+            live.remember_verdict(patch_fingerprint(*patch_kind, body, subresource.as_deref()), verdict);
+        }
+        Action::Patch { .. } | Action::Delete(_) | Action::Evict => {}
+    }
+}
+
+/// The fingerprint of a patch of an object or one of its subresources.
+fn patch_fingerprint(patch_kind: PatchKind, body: &Body, subresource: Option<&str>) -> u128 {
+    let kind = match patch_kind {
+        PatchKind::Merge => "merge",
+        PatchKind::Strategic => "strategic",
+        PatchKind::Json => "json",
+    };
+    body.fingerprint ^ fingerprint(&[kind, subresource.unwrap_or_default()])
+}
+
 /// Whether a patch would change nothing of the live object. In doubt it is sent, and the API server makes no change.
 fn is_patched(live: &Object, patch_kind: PatchKind, body: &str, subresource: Option<&str>) -> bool {
     // Other subresources, such as a scale, are not part of the cached object.
@@ -276,7 +322,9 @@ fn is_patched(live: &Object, patch_kind: PatchKind, body: &str, subresource: Opt
         PatchKind::Merge | PatchKind::Strategic => json_patch::merge(&mut after, &patch),
         PatchKind::Json => {
             let Ok(operations) = serde_json::from_value::<json_patch::Patch>(patch) else { return false };
-            if operations.iter().any(multiplies) || json_patch::patch(&mut after, &operations).is_err() {
+            // Each may move all items of a list.
+            let is_long = operations.len().saturating_mul(live.json().len()) > MAX_OPERATED_BYTES;
+            if is_long || operations.iter().any(multiplies) || json_patch::patch(&mut after, &operations).is_err() {
                 return false;
             }
         }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::parsing::Parsing;
 use super::prepared::Body;
+use crate::digest::fingerprint;
 use crate::generated::Wanted;
-use crate::object::{Object, ObjectRef, ResourceVersion};
+use crate::object::{Object, ObjectRef, OwnFields, ResourceVersion, Verdict};
 use crate::own_fields;
 use crate::well_known::GENERATED_ANNOTATION;
 
@@ -23,19 +25,57 @@ pub(super) fn is_applied(
     generated: &[Wanted],
     manager: &str,
     applied: &mut Applied,
-    parsed_bytes: &mut usize,
+    parsing: &mut Parsing,
 ) -> bool {
     let target = live.reference();
     let this = (body.fingerprint, live.resource_version);
     if applied.get(&target) == Some(&this) {
         return true;
     }
-    let own = live.own_fields.iter().find(|own| own.applied && own.subresource.is_empty() && &*own.manager == manager);
-    *parsed_bytes += own.map_or(0, |own| own.fields.len()) + live.json().len() + body.text.len();
-    let fields = own.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
-    let object = serde_json::from_str::<Value>(live.json()).ok();
-    let wanted = serde_json::from_str::<Value>(&body.text).ok();
-    let (Some(fields), Some(object), Some(mut wanted)) = (fields, object, wanted) else { return false };
+    let is_applied = match (own(live, manager), live.verdict(fingerprint_of(body, manager))) {
+        (None, _) => false,
+        (Some(_), Some(verdict)) => verdict == Verdict::Same,
+        (Some(own), None) => parsing.allows(size(live, own, body)) && compare(live, own, body, generated),
+    };
+    if is_applied {
+        applied.insert(target, this);
+    }
+    is_applied
+}
+
+/// The bytes that [`is_applied`] would parse of an object of which nothing is remembered.
+pub(super) fn bytes(live: &Object, body: &Body, manager: &str) -> usize {
+    let unknown = own(live, manager).filter(|_| live.verdict(fingerprint_of(body, manager)).is_none());
+    unknown.map_or(0, |own| size(live, own, body))
+}
+
+/// Compares, and lets the object remember the result.
+pub(super) fn remember(live: &Object, body: &Body, generated: &[Wanted], manager: &str) {
+    if let Some(own) = own(live, manager).filter(|_| live.verdict(fingerprint_of(body, manager)).is_none()) {
+        let is_applied = compare(live, own, body, generated);
+        live.remember_verdict(fingerprint_of(body, manager), if is_applied { Verdict::Same } else { Verdict::Differs });
+    }
+}
+
+/// The fingerprint of an apply, of which the field set is another for each manager.
+fn fingerprint_of(body: &Body, manager: &str) -> u128 {
+    body.fingerprint ^ fingerprint(&[manager])
+}
+
+fn own<'a>(live: &'a Object, manager: &str) -> Option<&'a OwnFields> {
+    live.own_fields.iter().find(|own| own.applied && own.subresource.is_empty() && &*own.manager == manager)
+}
+
+fn size(live: &Object, own: &OwnFields, body: &Body) -> usize {
+    own.fields.len() + live.json().len() + body.text.len()
+}
+
+fn compare(live: &Object, own: &OwnFields, body: &Body, generated: &[Wanted]) -> bool {
+    let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
+    let (Some(fields), Some(object), Some(mut wanted)) = (parse(&own.fields), parse(live.json()), parse(&body.text))
+    else {
+        return false;
+    };
     if !generated.is_empty() {
         // The live object has these values; what is compared is whether they and no others are recorded as ours.
         for key in generated.iter().flat_map(Wanted::keys) {
@@ -44,9 +84,5 @@ pub(super) fn is_applied(
         wanted["metadata"]["annotations"][GENERATED_ANNOTATION] =
             object["metadata"]["annotations"][GENERATED_ANNOTATION].clone();
     }
-    let is_applied = own_fields::is_applied(&wanted, &object, &fields);
-    if is_applied {
-        applied.insert(target, this);
-    }
-    is_applied
+    own_fields::is_applied(&wanted, &object, &fields)
 }

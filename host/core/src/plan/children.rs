@@ -6,11 +6,12 @@ use std::cell::{LazyCell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::actions::Memory;
+use super::actions::{self, Memory};
 use super::adoption::{self, Taken};
-use super::applied::is_applied;
+use super::applied::{self, is_applied};
 use super::existing::Existing;
 use super::found::{Finder, Found, is_child};
+use super::parsing::{LOOP_BYTES, Parsing};
 use super::prepared::{Body, Prepared, PreparedChild};
 use super::rollout::Rollout;
 use super::{body, exact};
@@ -24,6 +25,10 @@ use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::store::Snapshot;
 use crate::well_known::OWNER_UID_LABEL;
 use crate::write::{Precondition, WriteOp};
+
+/// Bytes of the children that one plan creates, of those whose bodies are made then: a hundred large Pods, some
+/// milliseconds of the event loop.
+const MAX_CREATED_BYTES: usize = 512 << 10;
 
 /// The writes of children that are missing between a snapshot and an outcome.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -48,8 +53,8 @@ pub struct Diff {
     pub written: BTreeMap<ObjectRef, Written>,
     /// When the first generated value is due, in Unix milliseconds.
     pub renew_at_ms: Option<u64>,
-    /// Bytes of JSON that were parsed for the comparison, for which the plugin is charged.
-    pub parsed_bytes: usize,
+    /// The JSON that was parsed for the comparison, for which the plugin is charged.
+    pub parsing: Parsing,
 }
 
 /// A child that is written.
@@ -95,7 +100,8 @@ pub fn diff(
     let creates = memory.creates;
     let existing = Existing::of(spec, primary, snapshot);
     let finder = Finder { spec, primary, snapshot, children, creates, existing, is_marked, others };
-    let mut comparison = Comparison { finder, manager, memory, now_unix_ms, diff, rollouts };
+    let created_bytes = 0;
+    let mut comparison = Comparison { finder, manager, memory, now_unix_ms, created_bytes, diff, rollouts };
     let mut groups = children.chunk_by(|one, next| one.group == next.group).peekable();
     while let Some(group) = groups.next() {
         group.iter().for_each(|child| comparison.compare(child));
@@ -114,6 +120,32 @@ pub fn diff(
         }
     }
     diff
+}
+
+/// Compares on a worker what takes too long on the event loop, so that the objects of the snapshot remember what it finds.
+/// What [`diff`] and [`super::diff_actions`] can compare there is left to them, since a key remembers it for good.
+pub fn compare_beforehand(prepared: &Prepared, manager: &str, snapshot: &Snapshot) {
+    let live = |target: &ObjectRef| snapshot.get(&target.kind, &target.name);
+    let in_place = prepared
+        .children
+        .iter()
+        .flatten()
+        .filter_map(|child| Some((child, child.body.as_ref()?, live(&child.target)?)));
+    let acted_on = prepared.actions.iter().filter_map(|it| Some((&it.action, live(&it.target)?)));
+    let of_child = |(child, body, live): (&PreparedChild, &Body, &Arc<Object>)| {
+        applied::bytes(live, body, manager) + exact::bytes(child, body, live)
+    };
+    let of_children: usize = in_place.clone().map(of_child).sum();
+    let of_actions: usize = acted_on.clone().map(|(action, live)| actions::bytes(action, live, manager)).sum();
+    if of_children > LOOP_BYTES {
+        for (child, body, live) in in_place {
+            applied::remember(live, body, &child.generated, manager);
+            exact::remember(child, body, live);
+        }
+    }
+    if of_actions > LOOP_BYTES {
+        acted_on.for_each(|(action, live)| actions::remember(action, live, manager));
+    }
 }
 
 /// The deletes of all tracked children, which no garbage collector deletes with their owner: also of those that have the
@@ -135,6 +167,8 @@ struct Comparison<'a> {
     manager: &'a str,
     memory: Memory<'a>,
     now_unix_ms: u64,
+    /// Of the children that are created from their text.
+    created_bytes: usize,
     diff: Diff,
     rollouts: BTreeMap<&'a Kind, Rollout>,
 }
@@ -156,16 +190,22 @@ impl<'a> Comparison<'a> {
         match self.finder.find(child) {
             Found::Live(live) => return self.compare_live(child, live),
             Found::Taken(live) if child.adopt && adoption::is_free(live) => {
-                let adopt = adoption::adopt(child, self.finder.primary, live, &mut self.diff.parsed_bytes);
+                let adopt = adoption::adopt(child, self.finder.primary, live, &mut self.diff.parsing.bytes);
                 self.write(child, adopt);
             }
             Found::Taken(live) => self.refuse(child, Taken::new(live, Arc::clone(&child.key))),
             Found::Terminating => self.diff.waits = true,
             Found::Unmarked => (self.diff.waits, self.diff.unmarked) = (true, true),
             Found::Unsure => (self.diff.waits, self.diff.unsure) = (true, true),
+            // The next plan creates the others.
+            Found::Absent(_) if child.body.is_none() && self.created_bytes > MAX_CREATED_BYTES => {
+                self.diff.waits = true
+            }
             Found::Absent(target) => {
                 let named = self.named(child, &target.name);
-                self.diff.parsed_bytes += if named.body.is_none() { named.object.len() } else { 0 };
+                let parsed_bytes = if named.body.is_none() { named.object.len() } else { 0 };
+                self.diff.parsing.bytes += parsed_bytes;
+                self.created_bytes += parsed_bytes;
                 self.write(child, create(&named, self.finder.primary, self.now_unix_ms));
             }
         }
@@ -191,7 +231,7 @@ impl<'a> Comparison<'a> {
         let target = ObjectRef { kind: child.target.kind.clone(), name: name.clone() };
         let mut named = PreparedChild { target, body: None, ..child.clone() };
         if child.body.is_some() {
-            self.diff.parsed_bytes += child.object.len();
+            self.diff.parsing.bytes += child.object.len();
             named.body = Some(Body::with(body::of(&named, self.finder.primary, None), &named.generated));
         }
         Cow::Owned(named)
@@ -223,11 +263,11 @@ impl<'a> Comparison<'a> {
     /// The write of a child that has its generated values. An apply may remove members too, so the next plan looks for
     /// what is left in exact maps.
     fn missing(&mut self, child: &PreparedChild, body: &Body, live: &Object) -> Option<WriteOp> {
-        let (memory, parsed_bytes) = (&mut self.memory, &mut self.diff.parsed_bytes);
-        if !is_applied(live, body, &child.generated, self.manager, memory.applied, parsed_bytes) {
+        let (memory, parsing) = (&mut self.memory, &mut self.diff.parsing);
+        if !is_applied(live, body, &child.generated, self.manager, memory.applied, parsing) {
             return Some(apply(child, body, live, self.now_unix_ms));
         }
-        exact::removal(child, body, live, memory, parsed_bytes)
+        exact::removal(child, body, live, memory, parsing)
     }
 
     /// Whether the child has its generated values, and none is due.
@@ -242,7 +282,7 @@ impl<'a> Comparison<'a> {
         let has_writes = self.diff.changes_what_is_read() || self.diff.waits || !self.diff.taken.is_empty();
         let mut is_settled = |child: &PreparedChild| {
             let Found::Live(live) = self.finder.find(child) else { return true };
-            is_current(child, live) && is_available(live, &mut self.diff.parsed_bytes)
+            is_current(child, live) && is_available(live, &mut self.diff.parsing.bytes)
         };
         !has_writes && group.iter().filter(|child| child.handling != Handling::Keep).all(&mut is_settled)
     }
@@ -268,7 +308,7 @@ impl<'a> Comparison<'a> {
     fn finish(self) -> Diff {
         let Self { mut diff, rollouts, .. } = self;
         for rollout in rollouts.values() {
-            diff.deletes.extend(rollout.next(&mut diff.parsed_bytes).into_iter().map(|live| delete(live)));
+            diff.deletes.extend(rollout.next(&mut diff.parsing.bytes).into_iter().map(|live| delete(live)));
         }
         diff
     }

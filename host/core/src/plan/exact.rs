@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::actions::Memory;
 use super::fault::bad;
+use super::parsing::Parsing;
 use super::prepared::{Body, Exact, PreparedChild};
 use crate::contract::{Child, GuestFault, PatchKind};
 use crate::digest::fingerprint;
-use crate::object::Object;
+use crate::object::{Object, Verdict};
 use crate::projection::path;
 use crate::write::{Precondition, WriteOp};
 
@@ -50,26 +51,31 @@ fn parse_paths(paths: &[Arc<str>], is_applied: bool) -> Result<Exact, String> {
 }
 
 /// The patch that removes the members that are not wanted. None when there are none, or when the API server kept them
-/// in answer to the same patch, because it sets their default. Bytes that are parsed are added.
+/// in answer to the same patch, because it sets their default; the next plan looks for those that there was no budget to look
+/// for.
 pub(super) fn removal(
     child: &PreparedChild,
     body: &Body,
     live: &Object,
     memory: &mut Memory<'_>,
-    parsed_bytes: &mut usize,
+    parsing: &mut Parsing,
 ) -> Option<WriteOp> {
     if child.exact.paths.is_empty() {
         return None;
     }
     let target = live.reference();
-    let this = (child.exact.fingerprint ^ body.fingerprint, live.resource_version);
+    let this = (fingerprint_of(child, body), live.resource_version);
     if memory.exact.get(&target) == Some(&this) {
         return None;
     }
-    *parsed_bytes += live.json().len() + body.text.len();
-    let patch = patch(child, body, live);
+    let patch = match live.verdict(this.0) {
+        Some(Verdict::Needs(patch)) => Some(patch),
+        Some(Verdict::Same | Verdict::Differs) => None,
+        None if !parsing.allows(live.json().len() + body.text.len()) => return None,
+        None => patch(child, body, live).map(Arc::from),
+    };
     let place = (target, None);
-    let is_sent = |patch: &String| {
+    let is_sent = |patch: &Arc<str>| {
         let sent = memory.sent.get(&place).filter(|(_, version)| *version == live.resource_version);
         sent.is_some_and(|(sent, _)| *sent == fingerprint(&[patch]))
     };
@@ -81,10 +87,28 @@ pub(super) fn removal(
     Some(WriteOp::Patch {
         target,
         patch_kind: PatchKind::Merge,
-        body: patch.into(),
+        body: patch,
         subresource: None,
         only_if: Precondition::Is(Arc::clone(&live.uid)),
     })
+}
+
+/// The bytes that [`removal`] would parse of an object of which nothing is remembered.
+pub(super) fn bytes(child: &PreparedChild, body: &Body, live: &Object) -> usize {
+    let is_known = child.exact.paths.is_empty() || live.verdict(fingerprint_of(child, body)).is_some();
+    if is_known { 0 } else { live.json().len() + body.text.len() }
+}
+
+/// Looks for the patch, and lets the object remember the result.
+pub(super) fn remember(child: &PreparedChild, body: &Body, live: &Object) {
+    if bytes(child, body, live) > 0 {
+        let verdict = patch(child, body, live).map_or(Verdict::Same, |patch| Verdict::Needs(patch.into()));
+        live.remember_verdict(fingerprint_of(child, body), verdict);
+    }
+}
+
+fn fingerprint_of(child: &PreparedChild, body: &Body) -> u128 {
+    child.exact.fingerprint ^ body.fingerprint
 }
 
 /// The JSON merge patch, or None when nothing has to go.

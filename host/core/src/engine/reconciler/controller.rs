@@ -32,7 +32,7 @@ pub(super) struct Controller {
     pub share: Arc<str>,
     /// "podset/PodSet".
     pub label: Arc<str>,
-    pub field_manager: String,
+    pub field_manager: Arc<str>,
     /// The finalizer's name, also of a version that does not finalize: an earlier one may have.
     pub finalizer: String,
     pub version: Version,
@@ -67,7 +67,7 @@ impl Controller {
             plugin: Arc::clone(plugin),
             share: tenant::share(plugin),
             label: format!("{plugin}/{}", spec.primary.kind).into(),
-            field_manager: field_manager(plugin),
+            field_manager: field_manager(plugin).into(),
             finalizer: finalizer::name(plugin),
             version: version.clone(),
             avoided: (spec.builtin && !version.grants.host_namespace).then(|| Arc::clone(host_namespace)),

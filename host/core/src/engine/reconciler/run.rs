@@ -29,6 +29,8 @@ struct Missing {
     actions: ActionDiff,
     /// What the guest should know of what is rejected has changed.
     rejects: bool,
+    /// Some of it was not compared, since that takes long.
+    is_unfinished: bool,
 }
 
 impl Missing {
@@ -49,7 +51,7 @@ impl Missing {
     }
 
     fn only_creates(&self) -> bool {
-        let Self { finalizer: _, mark: _, children, actions, rejects: _ } = self;
+        let Self { finalizer: _, mark: _, children, actions, rejects: _, is_unfinished: _ } = self;
         let is_create = |op: &WriteOp| matches!(op, WriteOp::Create { .. });
         children.deletes.is_empty()
             && children.children.iter().all(is_create)
@@ -59,7 +61,7 @@ impl Missing {
 
     /// X1: finalizer, mark, children, deletes of children, actions.
     fn stages(self) -> Vec<Stage> {
-        let Self { finalizer, mark, children, actions, rejects: _ } = self;
+        let Self { finalizer, mark, children, actions, rejects: _, is_unfinished: _ } = self;
         let stages =
             [(children.children, true), (children.deletes, false), (actions.changes, false), (actions.removals, false)];
         let stage = |(writes, slow_start): (Vec<WriteOp>, bool)| {
@@ -87,6 +89,11 @@ impl Reconciler {
     ) {
         self.exchanges.keep(key, |known| prepared.requests.iter().any(|each| each.fingerprint == known.fingerprint));
         let Some(mut missing) = self.missing(key, primary, prepared, skipped, cx) else { return };
+        if missing.is_unfinished && skipped {
+            // The call's worker compares too. After a call, what has changed meanwhile counts as different: an apply that
+            // changes nothing is better than another call.
+            return self.call(key, Arc::clone(primary), cx);
+        }
         let over = self.withhold_creates(key, primary, prepared, &mut missing, cx);
         let no_room = over.or_else(|| self.no_room(key, &prepared.requests));
         let room_ms = no_room.as_ref().map(|_| NO_ROOM_DELAY_MS);
@@ -231,14 +238,15 @@ impl Reconciler {
             cx.now.mono_ms,
         );
         let rejected = rejections::seen(&children, &actions, &spec.primary);
-        let parsed_bytes = children.parsed_bytes + actions.parsed_bytes;
+        let parsed_bytes = children.parsing.bytes + actions.parsing.bytes;
         self.queue.charge(&controller.share, cost::of_diff(prepared, parsed_bytes, rejected.len()));
         let of = state.last.as_ref().map(|last| (last.edition, last.version.clone()));
         let rejects = of.is_some_and(|of| state.reject(&of, rejected));
         let taken = children.taken.iter().chain(&children.skipped).map(|taken| &taken.target);
         let conflicts = taken.chain(&actions.missing).chain(&actions.sources).cloned().collect();
         self.index_conflicts(key, conflicts);
-        Some(Missing { finalizer, mark, children, actions, rejects })
+        let is_unfinished = children.parsing.is_unfinished || actions.parsing.is_unfinished;
+        Some(Missing { finalizer, mark, children, actions, rejects, is_unfinished })
     }
 
     /// What the breaker takes for a run. A status alone has no children or actions before it.

@@ -131,7 +131,7 @@ impl Reconciler {
         self.queue.add_at(since_ms + CONSISTENCY_TIMEOUT_MS, &share, key.clone(), Lane::Retry);
     }
 
-    fn call(&mut self, key: &Key, primary: Arc<Object>, cx: &mut Context<'_>) {
+    pub(super) fn call(&mut self, key: &Key, primary: Arc<Object>, cx: &mut Context<'_>) {
         self.last_call += 1;
         let id = CallId(self.last_call);
         let controller = self.controllers.get_mut(&key.controller).expect("begin has found this controller");
@@ -164,6 +164,8 @@ impl Reconciler {
                 spec: Arc::clone(&controller.spec),
                 reserved: (!controller.version.grants.host_namespace).then(|| self.reserved.clone()),
                 before,
+                manager: Arc::clone(&controller.field_manager),
+                snapshot: cx.store.snapshot(),
             },
         })));
         let call = CallInFlight {

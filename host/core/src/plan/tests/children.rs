@@ -190,7 +190,7 @@ fn x5_a_removal_that_the_api_server_takes_back_is_sent_once_for_each_version() {
     sent.insert((target.clone(), None), (crate::digest::fingerprint(&[body]), crate::object::ResourceVersion(20)));
     let [first, second] = plans_of_exact(live.clone(), &mut sent);
     assert_eq!((first.children, second.children), (vec![], vec![]));
-    assert!(second.parsed_bytes < first.parsed_bytes, "each version is looked at once");
+    assert!(second.parsing.bytes < first.parsing.bytes, "each version is looked at once");
     let mut later = live;
     later[0]["metadata"]["resourceVersion"] = json!("30");
     assert_eq!(plans_of_exact(later, &mut sent)[0].children.len(), 1);
@@ -239,4 +239,52 @@ fn x5_a_plan_without_writes_allocates_nothing_for_each_child() {
     let (few, many) = (allocations(10), allocations(100));
     // Two lists of the children grow, by doubling.
     assert!(many <= few + 10, "{few} for ten children, {many} for a hundred");
+}
+
+/// An applied ConfigMap with so many members and the fields of its apply, in a snapshot.
+fn large(members: usize) -> (Prepared, Snapshot) {
+    let data: serde_json::Map<_, _> = (0..members).map(|number| (format!("k{number:05}"), json!("0"))).collect();
+    let wanted =
+        outcome(vec![Child { exact: vec!["data".into()], ..child("c", &config(Value::Object(data.clone()))) }]);
+    let fields: serde_json::Map<_, _> = data.keys().map(|name| (format!("f:{name}"), json!({}))).collect();
+    let live = owned(created(&wanted), &json!({"f:data": fields}));
+    let prepared = prepare(&spec(), &primary(), &wanted, None).unwrap();
+    (prepared, Snapshot::of(&[Kind::new("v1", "ConfigMap")], live.into_iter().map(decode)))
+}
+
+#[test]
+fn q4_what_takes_long_to_compare_is_compared_before_and_the_loop_parses_little() {
+    let compare = |(prepared, snapshot): &(Prepared, Snapshot)| {
+        compared(prepared, &spec(), snapshot, (&mut Applied::new(), &mut Sent::new()))
+    };
+    let small = large(100);
+    assert_eq!(compare(&small).children, []);
+    assert!(compare(&small).parsing.bytes > 1_000, "it is compared where it is asked");
+    let large = large(5_000);
+    let alone = compare(&large);
+    assert!(alone.parsing.is_unfinished && alone.parsing.bytes == 0);
+    assert_eq!(alone.children.len(), 1, "in doubt it is applied");
+    let (prepared, snapshot) = &large;
+    compare_beforehand(prepared, "mortise/other", snapshot);
+    assert!(compare(&large).parsing.is_unfinished, "another manager owns other fields");
+    compare_beforehand(prepared, MANAGER, snapshot);
+    let known = compare(&large);
+    assert_eq!((known.children, known.parsing), (vec![], Parsing::default()), "nothing is parsed, nor missing");
+    let (changed, _) = self::large(5_001);
+    compare_beforehand(&changed, MANAGER, snapshot);
+    let differs = compare(&(changed, snapshot.clone()));
+    assert!(differs.children.len() == 1 && !differs.parsing.is_unfinished);
+}
+
+#[test]
+fn children_of_very_much_text_are_created_by_several_plans() {
+    let large = |key: usize| child(&key.to_string(), &pod(&"x".repeat(100 << 10)));
+    let wanted = outcome((0..10).map(large).collect());
+    let first = missing(&spec(), &wanted, vec![]).unwrap();
+    assert_eq!((first.children.len(), first.waits), (6, true), "those of half a MiB, and one");
+    let mut live = created(&wanted);
+    let second = missing(&spec(), &wanted, live.clone()).unwrap();
+    assert_eq!((second.children.len(), second.waits), (4, false));
+    live.extend(created(&outcome((6..10).map(large).collect())));
+    assert_eq!(missing(&spec(), &wanted, live).unwrap().children, []);
 }

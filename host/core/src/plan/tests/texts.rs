@@ -10,7 +10,8 @@ use crate::contract::{CallResult, ConditionStatus, Failure};
 const HOSTILE: &str = "no\u{1b}[2J\0\r\n2026-11-27T00:00:00Z\tERROR forged\u{202e}";
 
 fn conclude(result: CallResult) -> Conclusion {
-    let check = Check { spec: Arc::new(spec()), reserved: None, before: None };
+    let (manager, snapshot) = ("mortise/test".into(), Snapshot::default());
+    let check = Check { spec: Arc::new(spec()), reserved: None, before: None, manager, snapshot };
     check.conclude(&primary(), result)
 }
 
