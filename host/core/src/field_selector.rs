@@ -26,10 +26,12 @@ const MAX_REQUIREMENTS: usize = 8;
 /// Bytes of a text value: four of Kubernetes' longest names.
 const MAX_VALUE_BYTES: usize = 1_024;
 
-/// Indexed fields of one kind, which cost some microseconds for every event. Other fields are read in each object.
-pub(crate) const MAX_SELECTED_FIELDS: usize = 8;
-/// Those that one plugin may choose, such as a Pod's node and its phase: so a plugin that queries by every path leaves
-/// indexes to three others.
+/// Indexed fields of one kind beyond the first of each share. Other fields are read in each object.
+pub(crate) const SHARED_FIELDS: usize = 8;
+/// Indexed fields of one kind in all: one for each of so many shares that ask for it, however many the others have. An
+/// event reads its object once for all of them.
+pub(crate) const MAX_SELECTED_FIELDS: usize = lookup::MAX_PATHS;
+/// Those that one share may choose, such as a Pod's node and its phase.
 pub(crate) const MAX_FIELDS_OF_A_PLUGIN: usize = 2;
 
 /// A path to one field. Cheap to clone.
@@ -128,7 +130,20 @@ impl FieldPath {
 
     /// The value in an object; None when there is none that can be compared.
     pub(crate) fn value_in(&self, object: &Object) -> Option<FieldValue> {
-        lookup::value_at(object.json(), &self.0)
+        let mut value = None;
+        lookup::values_at(object.json(), &[&self.0], |_, found| value = Some(found));
+        value
+    }
+
+    /// The hashes of an object's values at some paths, [`MAX_SELECTED_FIELDS`] at most. The object is read once.
+    pub(crate) fn hashes_in<'p>(object: Option<&Object>, paths: impl Iterator<Item = &'p Self>) -> Vec<Option<u64>> {
+        let paths: Vec<&Self> = paths.collect();
+        let mut hashes = vec![None; paths.len()];
+        if let Some(object) = object {
+            let members: Vec<&[String]> = paths.iter().map(|path| &*path.0).collect();
+            lookup::values_at(object.json(), &members, |path, value| hashes[path] = Some(paths[path].hash_of(&value)));
+        }
+        hashes
     }
 
     pub(crate) fn hash_of(&self, value: &FieldValue) -> u64 {

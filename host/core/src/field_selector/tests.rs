@@ -76,3 +76,28 @@ fn selectors_are_equal_in_any_order_and_invalid_ones_are_refused_with_the_reason
         "the value for the field \"a.b\" has 1025 bytes, and 1024 are the most"
     );
 }
+
+#[test]
+fn the_values_at_many_paths_are_those_at_each_of_them_in_any_order_of_the_members() {
+    let texts = [
+        "spec.nodeName",
+        "spec.map[\"a.b/c\"]",
+        "status.nodeName",
+        "spec.list.a",
+        "spec.none",
+        "spec.replicas",
+        "spec",
+        "x",
+        "spec.nodeName.x",
+        "metadata.name",
+        "spec.nodeName",
+        "spec.half",
+        "spec.paused",
+    ];
+    let paths: Vec<FieldPath> = texts.iter().map(|text| FieldPath::parse(text).unwrap()).collect();
+    let object = object();
+    let each: Vec<_> = paths.iter().map(|path| path.value_in(&object).map(|value| path.hash_of(&value))).collect();
+    assert_eq!(FieldPath::hashes_in(Some(&object), paths.iter()), each);
+    assert_eq!(each.iter().flatten().count(), 7);
+    assert_eq!(FieldPath::hashes_in(None, paths.iter()), vec![None; paths.len()]);
+}

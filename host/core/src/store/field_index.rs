@@ -36,16 +36,17 @@ impl FieldIndex {
         is_usable.then(|| self.postings.walk(requirement.hash()))
     }
 
-    /// Replaces the object of a slot, which may be added twice.
-    pub(super) fn replace(&mut self, slot: u32, before: Option<&Object>, after: Option<&Object>) {
-        let hash_of = |object: &Object| self.path.value_in(object).map(|value| self.path.hash_of(&value));
-        let is = after.and_then(hash_of);
-        if is.is_some_and(|hash| self.postings.contains(hash, slot)) {
-            return;
+    /// Whether a slot has this value.
+    pub(super) fn has(&self, slot: u32, hash: Option<u64>) -> bool {
+        hash.is_some_and(|hash| self.postings.contains(hash, slot))
+    }
+
+    /// Replaces the value of a slot, which may be added twice.
+    pub(super) fn replace(&mut self, slot: u32, was: Option<u64>, is: Option<u64>) {
+        if !self.has(slot, is) {
+            was.iter().for_each(|hash| self.postings.remove(*hash, slot));
+            is.iter().for_each(|hash| self.postings.insert(*hash, slot));
         }
-        let was = before.and_then(hash_of);
-        was.iter().for_each(|hash| self.postings.remove(*hash, slot));
-        is.iter().for_each(|hash| self.postings.insert(*hash, slot));
     }
 
     /// Adds objects of about `bytes` bytes. Returns the bytes that are left once the index is complete.
@@ -55,7 +56,8 @@ impl FieldIndex {
                 self.next = None;
                 break;
             };
-            self.replace(*slot, None, Some(object));
+            let hash = self.path.value_in(object).map(|value| self.path.hash_of(&value));
+            self.replace(*slot, None, hash);
             self.next = slot.checked_add(1);
             match bytes.checked_sub(object.json().len()) {
                 Some(left) => bytes = left,

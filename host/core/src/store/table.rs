@@ -7,15 +7,19 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use imbl::{OrdMap, OrdSet};
 
 use super::field_index::FieldIndex;
 use super::postings::Postings;
 use crate::budget::Budget;
-use crate::field_selector::{self, FieldPath, FieldRequirement, MAX_SELECTED_FIELDS};
+use crate::field_selector::{self, FieldPath, FieldRequirement, MAX_SELECTED_FIELDS, SHARED_FIELDS};
 use crate::object::owner::Owner;
 use crate::object::{Label, Name, Object, ResourceVersion};
 use crate::selector::Selector;
+
+/// Labels of an object that is indexed by them. An object may have a hundred thousand, whose change would take a tenth of a
+/// second; each query by labels looks at such objects instead.
+const MAX_INDEXED_LABELS: usize = 256;
 
 /// What one watch has shown.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +47,8 @@ pub(super) struct Table {
     names: Postings,
     controllers: Postings,
     labels: Postings,
+    /// The slots of objects with more than [`MAX_INDEXED_LABELS`] labels, which are not in `labels`.
+    many_labels: OrdSet<u32>,
     pub(super) fields: Vec<FieldIndex>,
     /// What the watch of all namespaces has shown.
     whole: Option<Part>,
@@ -157,10 +163,15 @@ impl Table {
     pub(super) fn select_field(&mut self, path: &FieldPath, is_selected: bool) {
         if let Some(known) = self.fields.iter_mut().find(|field| field.path == *path) {
             known.is_selected = is_selected;
-        } else if is_selected && self.fields.len() < MAX_SELECTED_FIELDS {
-            self.fields.push(FieldIndex::new(path.clone()));
-        } else if is_selected && let Some(idle) = self.fields.iter_mut().find(|field| !field.is_selected) {
-            *idle = FieldIndex::new(path.clone());
+        } else if is_selected {
+            // An unused index costs every event as much as a used one, so few are kept.
+            let is_idle = |field: &&mut FieldIndex| !field.is_selected;
+            let most = self.fields.len();
+            match self.fields.iter_mut().find(is_idle).filter(|_| most >= SHARED_FIELDS) {
+                Some(idle) => *idle = FieldIndex::new(path.clone()),
+                None if most < MAX_SELECTED_FIELDS => self.fields.push(FieldIndex::new(path.clone())),
+                None => {}
+            }
         }
     }
 
@@ -190,7 +201,7 @@ impl Table {
                 && field_selector::matches_within(fields, object, budget.unwrap_or(&unlimited)) == Some(true)
         };
         let mut walks: Vec<Box<dyn Iterator<Item = u32> + 'a>> =
-            selector.required().map(|label| self.labels.walk(hash(&label))).map(|walk| Box::new(walk) as _).collect();
+            selector.required().map(|label| Box::new(self.labelled(&label)) as _).collect();
         let by_field = fields.iter().filter_map(|field| self.fields.iter().find_map(|index| index.walk(field)));
         walks.extend(by_field.map(|walk| Box::new(walk) as Box<dyn Iterator<Item = u32> + 'a>));
         if walks.is_empty() {
@@ -214,6 +225,11 @@ impl Table {
         Box::new(objects.into_iter())
     }
 
+    /// The slots of objects that may have a label.
+    fn labelled(&self, label: &(&str, &str)) -> impl Iterator<Item = u32> + use<'_> {
+        self.labels.walk(hash(label)).chain(self.many_labels.iter().copied())
+    }
+
     pub(super) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = u32> + 'a {
         let first = Name::new(namespace, "");
         self.ordered.range(first..).take_while(move |(name, _)| *name.namespace == *namespace).map(|(_, slot)| *slot)
@@ -223,6 +239,18 @@ impl Table {
         self.objects.get(&slot)
     }
 
+    fn reindex_fields(&mut self, slot: u32, before: Option<&Object>, after: Option<&Object>) {
+        let is = hashes(&self.fields, after);
+        // The usual change is of another field.
+        if self.fields.iter().zip(&is).all(|(field, is)| field.has(slot, *is)) {
+            return;
+        }
+        let was = hashes(&self.fields, before);
+        for ((field, was), is) in self.fields.iter_mut().zip(was).zip(is) {
+            field.replace(slot, was, is);
+        }
+    }
+
     /// Replaces the object of a slot in the indexes by controller, label and field.
     fn reindex(&mut self, slot: u32, before: Option<&Object>, after: Option<&Object>) {
         let (was, is) = (before.and_then(owner_uid), after.and_then(owner_uid));
@@ -230,7 +258,17 @@ impl Table {
             was.iter().for_each(|uid| self.controllers.remove(hash(*uid), slot));
             is.iter().for_each(|uid| self.controllers.insert(hash(*uid), slot));
         }
-        self.fields.iter_mut().for_each(|field| field.replace(slot, before, after));
+        if !self.fields.is_empty() {
+            self.reindex_fields(slot, before, after);
+        }
+        let is_indexed = |object: &&Object| object.labels.len() <= MAX_INDEXED_LABELS;
+        if before.is_some_and(|object| !is_indexed(&object)) {
+            self.many_labels.remove(&slot);
+        }
+        if after.is_some_and(|object| !is_indexed(&object)) {
+            self.many_labels.insert(slot);
+        }
+        let (before, after) = (before.filter(is_indexed), after.filter(is_indexed));
         // Walks both sorted lists of labels side by side, so that equal labels cost no look at the index.
         let mut before = before.into_iter().flat_map(|object| &object.labels).peekable();
         let mut after = after.into_iter().flat_map(|object| &object.labels).peekable();
@@ -249,6 +287,10 @@ impl Table {
             }
         }
     }
+}
+
+fn hashes(fields: &[FieldIndex], object: Option<&Object>) -> Vec<Option<u64>> {
+    FieldPath::hashes_in(object, fields.iter().map(|field| &field.path))
 }
 
 fn owner_uid(object: &Object) -> Option<&str> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::field_selector::FieldValue;
+use crate::field_selector::{FieldValue, MAX_SELECTED_FIELDS};
 use crate::object::owner::Owner;
 use crate::object::tests::Sample;
 use crate::query::Query;
@@ -435,9 +435,11 @@ fn the_field_indexes_of_a_kind_are_bounded_and_unused_ones_are_replaced() {
         known.collect::<String>()
     };
     (0..8).for_each(|number| _ = select(number, true));
-    assert_eq!(select(8, true), "01234567");
     select(3, false);
     assert_eq!(select(9, true), "01294567");
+    let all = (10..66).map(|number| select(number, true)).last().unwrap();
+    assert_eq!(select(66, true), all);
+    assert_eq!(store.tables[&pods()].fields.len(), MAX_SELECTED_FIELDS);
     store.select_field(&Kind::new("v1", "Node"), &path(0), true);
     assert!(!store.snapshot().tables.contains_key(&Kind::new("v1", "Node")), "no controller reads this kind");
     store.forget(&pods());
@@ -490,4 +492,26 @@ fn the_last_changes_of_a_kind_are_remembered() {
     store.forget(&pods());
     store.apply(Sample::pod("a", "x").version(90).build());
     assert_eq!(changes(&store, since), None, "a forgotten kind has no history");
+}
+
+#[test]
+fn an_object_with_very_many_labels_is_found_by_each_and_its_change_costs_no_more_than_anothers() {
+    let labelled = |labels: usize, value: &str, version: u64| {
+        let pod = Sample::pod("a", &format!("p{labels}")).version(version).label("app", value);
+        (0..labels).fold(pod, |pod, number| pod.label(&format!("l{number}"), value)).build()
+    };
+    let mut store = Store::new();
+    let mut allocations = |labels: usize| {
+        store.apply(labelled(labels, "old", 1));
+        let object = labelled(labels, "new", 2);
+        let (count, _) = crate::allocations::counted(|| store.apply(object));
+        let names = |selector: &str| {
+            let selector = Selector::parse(selector).unwrap();
+            store.snapshot().list(&pods(), None, &selector).filter(|pod| *pod.name.name == *format!("p{labels}")).count()
+        };
+        assert_eq!(["app=new", "app=new,l7=new", "app=old"].map(names), [1, 1, 0], "{labels} labels");
+        count.allocations
+    };
+    let (few, many) = (allocations(100), allocations(10_000));
+    assert!(many <= few, "{few} and {many}");
 }
