@@ -6,55 +6,81 @@
 //! index key, and compares the dependencies under it with the change.
 //!
 //! A change looks up its own name, namespace, kind and owners, and only those of its fields and labels that some
-//! dependency selects by. So only the dependencies under its index keys cost anything. Nothing here knows guests.
+//! dependency selects by. So only the dependencies under its index keys cost anything. Of one share no more are compared
+//! than a bound, under one index key and with one change: beyond it, any change counts (`whole.rs`). Large sets of keys are
+//! not returned at once but walked in pieces (`due.rs`). Nothing here knows guests.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
+use std::ops::{Bound, RangeBounds as _};
 use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::dependencies::{Dependencies, Dependency, SharedDependency};
 use crate::field_selector::FieldPath;
 use crate::map::Map;
-use crate::object::{Kind, Object, ObjectRef};
+use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::store::Change;
 use crate::workqueue::{ControllerId, Key};
 
+use self::due::{Due, KeySet, PIECE};
 use self::index_key::{IndexKey, field_keys, other_key};
 use self::keys::Keys;
 use self::selected::Selected;
+use self::shares::Shares;
+use self::whole::Whole;
 
+mod due;
 mod index_key;
 mod keys;
 mod selected;
+mod shares;
 #[cfg(test)]
 mod tests;
+mod whole;
 
-/// Budget of one controller's dependencies to project the two sides of one change, at 16 units per KiB that no
-/// projection has cached: half a MiB of text, one or two milliseconds of the event loop. Beyond it, the controller's
+/// Budget of one share's dependencies to project the two sides of one change, at 16 units per KiB that no
+/// projection has cached: half a MiB of text, one or two milliseconds of the event loop. Beyond it, the share's
 /// keys under the change's index keys count as affected: they wake, and their own turns pay for the reads.
 const MAX_CUTS_PER_CHANGE: u64 = 8_192;
 /// As many of these units take about a microsecond.
 const CUTS_PER_US: u64 = 4;
+/// Dependencies of one share under one index key that are compared with a change. Objects that ask different questions
+/// mostly ask about different objects, owners or labels; 64 different ones about the same are ten microseconds.
+const MAX_UNDER_INDEX_KEY: usize = 64;
+/// Comparisons of one share with one change: some hundred microseconds. Only an object with many labels has so many
+/// index keys; beyond it all keys of the share count as affected.
+const MAX_COMPARED: u64 = 1_024;
+/// Keys that a change returns of dependencies with several, some hundred microseconds of waking. The rest is walked.
+const MAX_AT_ONCE: usize = 256;
+/// Comparisons of keys for each key that [`DependencyIndex::take_due`] may return.
+const LOOKS_PER_KEY: usize = 16;
 
 /// The keys of each dependency.
 ///
 /// The owner of the keys' [`Dependencies`] passes each new set to [`Self::replace`], the last set of a key to
-/// [`Self::remove`], and every change of the store to [`Self::affected`].
+/// [`Self::remove`], and every change of the store to [`Self::affected`]. What is left then comes from [`Self::take_due`].
 #[derive(Debug, Default)]
 pub struct DependencyIndex {
     /// The position of each dependency in `entries`.
     places: Map<Arc<SharedDependency>, u32>,
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
-    /// Hashes of index keys, with the positions of their dependencies.
-    postings: BTreeSet<(u64, u32)>,
+    /// Hashes of index keys, with the positions of their dependencies that are compared, and whose these are.
+    postings: BTreeSet<(u64, u32, u32)>,
+    /// How many of these each share has, of index keys with [`MAX_UNDER_INDEX_KEY`] or more.
+    crowded: Map<u64, BTreeMap<u32, usize>>,
+    /// The index keys of the dependencies that are not compared, whose keys are in `whole`, and whose these are.
+    uncompared: Map<u32, (u64, u32)>,
+    shares: Shares,
     selected: BTreeMap<Kind, Selected>,
     /// Changes that were not taken yet.
     field_changes: Vec<FieldChange>,
-    /// Keys that any change of a kind affects.
-    whole: BTreeMap<Kind, BTreeSet<Key>>,
+    /// Keys that any change under an index key affects.
+    whole: Whole,
     /// Keys that an object blocks.
     conflicts: BTreeMap<ObjectRef, BTreeSet<Key>>,
+    due: Due,
 }
 
 /// A field that queries began or ceased to select by, for [`Store::select_field`](crate::store::Store::select_field).
@@ -71,13 +97,17 @@ pub struct FieldChange {
 /// What a change affects.
 #[derive(Debug, Default)]
 pub struct Affected {
-    /// The keys of dependencies whose results change, sorted and unique.
+    /// The first keys of dependencies whose results change, sorted and unique.
     pub keys: Vec<Key>,
-    /// The comparisons with each controller's dependencies. One that several controllers have is the first one's.
-    pub compared: BTreeMap<ControllerId, Compared>,
+    /// The comparisons with each share's dependencies. One that several shares have is the first one's.
+    pub compared: Vec<(Arc<str>, Compared)>,
+    /// Shares with more dependencies under the change's index keys than are compared: all their keys wake.
+    pub shares: Vec<Arc<str>>,
+    /// Controllers that it affects in very many ways: all their keys wake.
+    pub controllers: Vec<ControllerId>,
 }
 
-/// The comparisons of a change with the dependencies of one controller.
+/// The comparisons of a change with the dependencies of one share.
 #[derive(Debug)]
 pub struct Compared {
     dependencies: u64,
@@ -102,33 +132,40 @@ struct Entry {
     keys: Keys,
 }
 
+/// What a change finds under an index key.
+enum Found<'a> {
+    /// Its position, and the share among whose comparisons it counts.
+    Entry(u32, u32, &'a Entry),
+    Whole(u64, &'a Arc<str>),
+}
+
 impl DependencyIndex {
-    /// Adds a key of a plugin with its dependencies, and replaces these by the shared ones.
-    pub fn insert(&mut self, plugin: &Arc<str>, key: &Key, reads: &mut Dependencies) {
+    /// Adds a key of a share with its dependencies, and replaces these by the shared ones.
+    pub fn insert(&mut self, share: &Arc<str>, key: &Key, reads: &mut Dependencies) {
         for dependency in reads.of_objects_mut() {
             match self.places.get_key_value(&*dependency) {
                 Some((known, place)) => {
+                    let place = *place;
                     *dependency = Arc::clone(known);
-                    let entry = self.entries[*place as usize].as_mut().expect("every place has an entry");
-                    entry.keys.insert(key);
+                    self.join(place, share, key);
                 }
-                None => self.add(plugin, key, dependency),
+                None => self.add(share, key, dependency),
             }
         }
         for kind in reads.whole_kinds() {
-            add_to(&mut self.whole, kind, key);
+            self.whole.add(IndexKey::Kind.hash_of(kind), share, key);
         }
     }
 
     /// Removes a key with its dependencies.
-    pub fn remove(&mut self, key: &Key, reads: &Dependencies) {
+    pub fn remove(&mut self, share: &Arc<str>, key: &Key, reads: &Dependencies) {
         reads.of_objects().for_each(|dependency| self.remove_one(key, dependency));
-        reads.whole_kinds().for_each(|kind| remove_from(&mut self.whole, kind, key));
+        reads.whole_kinds().for_each(|kind| self.whole.remove(IndexKey::Kind.hash_of(kind), share, key));
     }
 
     /// Replaces a key's set of dependencies, if it has one. Dependencies of both sets stay untouched.
-    pub fn replace(&mut self, plugin: &Arc<str>, key: &Key, before: Option<&Dependencies>, after: &mut Dependencies) {
-        self.insert(plugin, key, after);
+    pub fn replace(&mut self, share: &Arc<str>, key: &Key, before: Option<&Dependencies>, after: &mut Dependencies) {
+        self.insert(share, key, after);
         let Some(before) = before else { return };
         let mut kept: Vec<_> = after.of_objects().map(Arc::as_ptr).collect();
         kept.sort_unstable();
@@ -137,11 +174,7 @@ impl DependencyIndex {
                 self.remove_one(key, dependency);
             }
         }
-        for kind in before.whole_kinds() {
-            if after.whole_kinds().all(|kept| kept != kind) {
-                remove_from(&mut self.whole, kind, key);
-            }
-        }
+        before.whole_kinds().for_each(|kind| self.whole.remove(IndexKey::Kind.hash_of(kind), share, key));
     }
 
     /// Replaces the objects that block a key: objects of others that have the names of its children, and absent objects
@@ -151,37 +184,75 @@ impl DependencyIndex {
         after.iter().for_each(|target| add_to(&mut self.conflicts, target, key));
     }
 
-    /// The keys that a change affects. Each dependency under its index keys is compared with it once.
-    pub fn affected(&self, change: &Change) -> Affected {
+    /// The first keys that a change affects; the others are due. Each dependency under its index keys is compared with it
+    /// once, within the bounds of its share.
+    pub fn affected(&mut self, now_ms: u64, change: &Change) -> Affected {
         let Some(object) = change.object() else { return Affected::default() };
-        let (mut keys, mut sources, mut compared) = (Vec::new(), 0, BTreeMap::new());
-        self.look_up(change, object, |entry| {
-            let controller = entry.keys.first().expect("an entry is removed with its last key").controller;
-            let compared = compared.entry(controller).or_insert_with(Compared::none);
-            compared.dependencies += 1;
-            if entry.dependency.dependency().is_affected(change, &compared.cuts) {
+        let (mut keys, mut sources, mut sets) = (Vec::new(), 0, Vec::new());
+        let (mut compared, mut shares) = (BTreeMap::new(), Vec::new());
+        self.look_up(change, object, |found| match found {
+            Found::Whole(index_key, share) => sets.push(KeySet::Whole(index_key, Arc::clone(share))),
+            Found::Entry(place, share, entry) => {
+                let compared = compared.entry(share).or_insert_with(Compared::none);
+                if compared.dependencies >= MAX_COMPARED {
+                    if compared.dependencies == MAX_COMPARED {
+                        compared.dependencies += 1;
+                        shares.push(Arc::clone(self.shares.name(share)));
+                    }
+                    return;
+                }
+                compared.dependencies += 1;
+                if !entry.dependency.dependency().is_affected(change, &compared.cuts) {
+                    return;
+                }
                 sources += 1;
-                entry.keys.add_to(&mut keys);
+                match &entry.keys {
+                    Keys::Many(of_entry) if keys.len() + of_entry.len() > MAX_AT_ONCE => {
+                        sets.push(KeySet::Dependency(place));
+                    }
+                    of_entry => of_entry.add_to(&mut keys),
+                }
             }
         });
         let blocked = if self.conflicts.is_empty() { None } else { self.conflicts.get(&object.reference()) };
-        for set in [self.whole.get(&object.kind), blocked].into_iter().flatten() {
+        if let Some(blocked) = blocked {
             sources += 1;
-            keys.extend(set.iter().cloned());
+            if keys.len() + blocked.len() > MAX_AT_ONCE {
+                sets.push(KeySet::Blocked(object.reference()));
+            } else {
+                keys.extend(blocked.iter().cloned());
+            }
         }
         if sources > 1 {
             keys.sort();
             keys.dedup();
         }
-        Affected { keys, compared }
+        let name = |share| Arc::clone(self.shares.name(share));
+        let compared = compared.into_iter().map(|(share, compared)| (name(share), compared)).collect();
+        let controllers = sets.iter().flat_map(|set| self.walk(now_ms, set)).collect();
+        Affected { keys, compared, shares, controllers }
     }
 
-    /// Calls `found` for every entry under the index keys of a change, once each.
-    fn look_up(&self, change: &Change, object: &Object, mut found: impl FnMut(&Entry)) {
+    /// Walks a set, by controllers. Returns those all of whose keys are to wake.
+    fn walk(&mut self, now_ms: u64, set: &KeySet) -> Vec<ControllerId> {
+        let mut all = Vec::new();
+        let mut next = self.keys_of(set, Bound::Unbounded).next().map(|key| key.controller);
+        while let Some(controller) = next {
+            if !self.due.add(now_ms, controller, set) {
+                all.push(controller);
+            }
+            let following = Key { controller: ControllerId(controller.0.saturating_add(1)), name: Name::new("", "") };
+            next = self.keys_of(set, Bound::Included(following)).next().map(|key| key.controller);
+        }
+        all
+    }
+
+    /// Calls `found` for every entry that is compared and every set of keys under the index keys of a change, once each.
+    fn look_up<'a>(&'a self, change: &Change, object: &Object, mut found: impl FnMut(Found<'a>)) {
         let mut under = |index_key: IndexKey<'_>| {
             let hash = index_key.hash_of(&object.kind);
-            let places = self.postings.range((hash, 0)..=(hash, u32::MAX));
-            places.filter_map(|(_, place)| self.entries[*place as usize].as_ref()).for_each(&mut found);
+            self.under(hash).for_each(|(place, share, entry)| found(Found::Entry(place, share, entry)));
+            self.whole.shares(hash).for_each(|share| found(Found::Whole(hash, share)));
         };
         let [before, after] = [change.before.as_deref(), change.after.as_deref()];
         let namespace = &*object.name.namespace;
@@ -190,8 +261,8 @@ impl DependencyIndex {
         under(IndexKey::Kind);
         distinct(before.and_then(owner_uid), after.and_then(owner_uid)).for_each(|uid| under(IndexKey::Owner(uid)));
         let Some(selected) = self.selected.get(&object.kind) else { return };
-        for path in selected.fields.keys() {
-            let [was, is] = [before, after].map(|side| Some(path.hash_of(&path.value_in(side?)?)));
+        let [was, is] = [before, after].map(|side| FieldPath::hashes_in(side, selected.fields.keys()));
+        for (was, is) in was.into_iter().zip(is) {
             for hash in is.into_iter().chain(was.filter(|was| is != Some(*was))) {
                 under(IndexKey::Field { hash, namespace: None });
                 under(IndexKey::Field { hash, namespace: Some(namespace) });
@@ -206,14 +277,68 @@ impl DependencyIndex {
         }
     }
 
+    /// The entries under an index key that are compared.
+    fn under(&self, index_key: u64) -> impl Iterator<Item = (u32, u32, &Entry)> {
+        let places = self.postings.range((index_key, 0, 0)..=(index_key, u32::MAX, u32::MAX));
+        places.filter_map(|(_, place, share)| Some((*place, *share, self.entries[*place as usize].as_ref()?)))
+    }
+
+    /// The next keys that changes have affected and that were not returned yet, so many at most, each with the time of the
+    /// first such change. Controllers take turns.
+    pub fn take_due(&mut self, most: usize) -> Vec<(Key, u64)> {
+        let mut taken = Vec::new();
+        let mut looks = most.saturating_mul(LOOKS_PER_KEY);
+        while taken.len() < most
+            && looks > 0
+            && let Some((controller, walk)) = self.due.next()
+        {
+            let most = PIECE.min(most - taken.len());
+            let first = match &walk.after {
+                Some(name) => Bound::Excluded(Key { controller, name: name.clone() }),
+                None => Bound::Included(Key { controller, name: Name::new("", "") }),
+            };
+            let of_set =
+                |set| self.keys_of(set, first.clone()).take_while(|key| key.controller == controller).peekable();
+            let keys: Vec<Key> = merged(walk.sets.iter().map(of_set).collect()).take(most).cloned().collect();
+            looks = looks.saturating_sub(walk.sets.len() * (1 + keys.len()));
+            let last = keys.last().filter(|_| keys.len() == most).map(|key| key.name.clone());
+            taken.extend(keys.into_iter().map(|key| (key, walk.since_ms)));
+            self.due.walked(controller, walk, last);
+        }
+        taken
+    }
+
+    /// Whether [`Self::take_due`] has more.
+    pub fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// The keys of a set, from one on. A set that is gone has none.
+    fn keys_of<'a>(&'a self, set: &'a KeySet, first: Bound<Key>) -> Box<dyn Iterator<Item = &'a Key> + 'a> {
+        let range = (first, Bound::Unbounded);
+        match set {
+            KeySet::Whole(index_key, share) => Box::new(self.whole.from(*index_key, share, range)),
+            KeySet::Blocked(target) => match self.conflicts.get(target) {
+                Some(keys) => Box::new(keys.range(range)),
+                None => Box::new(std::iter::empty()),
+            },
+            KeySet::Dependency(place) => match &self.entries[*place as usize] {
+                Some(Entry { keys: Keys::Many(keys), .. }) => Box::new(keys.range(range)),
+                Some(Entry { keys: Keys::One(key), .. }) => {
+                    Box::new(std::iter::once(key).filter(move |key| range.contains(*key)))
+                }
+                None => Box::new(std::iter::empty()),
+            },
+        }
+    }
+
     /// The changes since the last call.
     pub fn take_field_changes(&mut self) -> Vec<FieldChange> {
         std::mem::take(&mut self.field_changes)
     }
 
-    fn add(&mut self, plugin: &Arc<str>, key: &Key, dependency: &Arc<SharedDependency>) {
+    fn add(&mut self, share: &Arc<str>, key: &Key, dependency: &Arc<SharedDependency>) {
         let Some(kind) = dependency.dependency().kind() else { return };
-        let entry = Some(Entry { dependency: Arc::clone(dependency), keys: Keys::One(key.clone()) });
         let place = match self.free.pop() {
             Some(place) => place,
             None => {
@@ -221,39 +346,108 @@ impl DependencyIndex {
                 u32::try_from(self.entries.len() - 1).expect("four billion dependencies do not fit into memory")
             }
         };
-        self.entries[place as usize] = entry;
-        let hash = self.select(plugin, kind, dependency.dependency());
-        self.postings.insert((hash, place));
+        let index_key = self.select(share, kind, dependency.dependency());
+        let number = self.shares.hold(share);
+        if self.has_room(index_key, number) {
+            self.post(index_key, place, number);
+        } else {
+            self.uncompared.insert(place, (index_key, number));
+            self.whole.add(index_key, share, key);
+        }
         self.places.insert(Arc::clone(dependency), place);
+        self.entries[place as usize] = Some(Entry { dependency: Arc::clone(dependency), keys: Keys::One(key.clone()) });
+    }
+
+    /// Adds a key to a dependency. One that is not compared is from now on, if this share has room for it.
+    fn join(&mut self, place: u32, share: &Arc<str>, key: &Key) {
+        let entry = self.entries[place as usize].as_mut().expect("every place has an entry");
+        let is_new = entry.keys.insert(key);
+        let Some((index_key, before)) = self.uncompared.get(&place).copied() else { return };
+        let owner = Arc::clone(self.shares.name(before));
+        if is_new {
+            self.whole.add(index_key, &owner, key);
+        }
+        let number = self.shares.hold(share);
+        if !self.has_room(index_key, number) {
+            return self.shares.release(number);
+        }
+        self.uncompared.remove(&place);
+        self.post(index_key, place, number);
+        self.shares.release(before);
+        let entry = self.entries[place as usize].as_ref().expect("every place has an entry");
+        entry.keys.iter().for_each(|key| self.whole.remove(index_key, &owner, key));
+    }
+
+    /// Whether one more of a share's dependencies under an index key is compared.
+    fn has_room(&mut self, index_key: u64, share: u32) -> bool {
+        if !self.crowded.contains_key(&index_key) {
+            if self.under(index_key).take(MAX_UNDER_INDEX_KEY).count() < MAX_UNDER_INDEX_KEY {
+                return true;
+            }
+            let mut counts = BTreeMap::new();
+            for (_, share, _) in self.under(index_key) {
+                *counts.entry(share).or_default() += 1;
+            }
+            self.crowded.insert(index_key, counts);
+        }
+        self.crowded[&index_key].get(&share).is_none_or(|count| *count < MAX_UNDER_INDEX_KEY)
+    }
+
+    fn post(&mut self, index_key: u64, place: u32, share: u32) {
+        self.postings.insert((index_key, place, share));
+        if let Some(counts) = self.crowded.get_mut(&index_key) {
+            *counts.entry(share).or_default() += 1;
+        }
+    }
+
+    /// The share of a dependency that is compared under this index key, and is not any more.
+    fn unpost(&mut self, place: u32, index_key: u64) -> Option<u32> {
+        let under = self.postings.range((index_key, place, 0)..=(index_key, place, u32::MAX));
+        let share = under.map(|(.., share)| *share).next()?;
+        self.postings.remove(&(index_key, place, share));
+        if let Some(counts) = self.crowded.get_mut(&index_key)
+            && let Some(count) = counts.get_mut(&share)
+        {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&share);
+            }
+            if counts.is_empty() {
+                self.crowded.remove(&index_key);
+            }
+        }
+        Some(share)
     }
 
     /// Chooses and counts the index key of a new dependency, and returns its hash.
-    fn select(&mut self, plugin: &Arc<str>, kind: &Kind, dependency: &Dependency) -> u64 {
+    fn select(&mut self, share: &Arc<str>, kind: &Kind, dependency: &Dependency) -> u64 {
         for (path, index_key) in field_keys(dependency) {
-            let Some(is_new) = self.selected.entry(kind.clone()).or_default().add_field(plugin, path) else { continue };
+            let Some(is_new) = self.selected.entry(kind.clone()).or_default().add_field(share, path) else { continue };
             if is_new {
                 self.field_changes.push(FieldChange { kind: kind.clone(), path: path.clone(), is_selected: true });
             }
             return index_key.hash_of(kind);
         }
-        let index_key = other_key(dependency);
-        if let IndexKey::Label { key, .. } = index_key {
-            let labels = &mut self.selected.entry(kind.clone()).or_default().labels;
-            match labels.get_mut(key) {
-                Some(dependencies) => *dependencies += 1,
-                None => _ = labels.insert(key.into(), 1),
+        let by_label = other_key(dependency, true);
+        match by_label {
+            IndexKey::Label { key, .. } if !self.selected.entry(kind.clone()).or_default().add_label(share, key) => {
+                other_key(dependency, false).hash_of(kind)
             }
+            index_key => index_key.hash_of(kind),
         }
-        index_key.hash_of(kind)
     }
 
     fn remove_one(&mut self, key: &Key, dependency: &Arc<SharedDependency>) {
         let Some(place) = self.places.get(dependency).copied() else { return };
-        let entry = &mut self.entries[place as usize];
-        if !entry.as_mut().is_some_and(|entry| entry.keys.remove(key)) {
+        let Some(entry) = &mut self.entries[place as usize] else { return };
+        let (had, is_last) = entry.keys.remove(key);
+        if had && let Some((index_key, share)) = self.uncompared.get(&place) {
+            self.whole.remove(*index_key, self.shares.name(*share), key);
+        }
+        if !is_last {
             return;
         }
-        *entry = None;
+        self.entries[place as usize] = None;
         self.free.push(place);
         self.places.remove(dependency);
         if let Some(kind) = dependency.dependency().kind() {
@@ -262,21 +456,33 @@ impl DependencyIndex {
     }
 
     fn deselect(&mut self, kind: &Kind, dependency: &Dependency, place: u32) {
-        let is_key = |(_, index_key): &(_, IndexKey<'_>)| self.postings.remove(&(index_key.hash_of(kind), place));
-        let field = field_keys(dependency).find(is_key);
-        let index_key = other_key(dependency);
-        if field.is_none() {
-            self.postings.remove(&(index_key.hash_of(kind), place));
-        }
-        let Some(selected) = self.selected.get_mut(kind) else { return };
-        match (field, index_key) {
-            (Some((path, _)), _) if selected.remove_field(path) => {
-                self.field_changes.push(FieldChange { kind: kind.clone(), path: path.clone(), is_selected: false });
+        let uncompared = self.uncompared.remove(&place);
+        let mut had = |index_key: &IndexKey<'_>| {
+            let hash = index_key.hash_of(kind);
+            match uncompared {
+                Some((of, share)) => (of == hash).then_some(share),
+                None => self.unpost(place, hash),
             }
-            (None, IndexKey::Label { key, .. }) => selected.remove_label(key),
-            _ => {}
+        };
+        let field = field_keys(dependency).find_map(|(path, index_key)| Some((path, had(&index_key)?)));
+        let by_label = other_key(dependency, true);
+        let (label, share) = match (&field, &by_label) {
+            (Some((_, share)), _) => (None, Some(*share)),
+            (None, IndexKey::Label { key, .. }) => match had(&by_label) {
+                Some(share) => (Some(*key), Some(share)),
+                None => (None, had(&other_key(dependency, false))),
+            },
+            (None, index_key) => (None, had(index_key)),
+        };
+        share.into_iter().for_each(|share| self.shares.release(share));
+        let Some(selected) = self.selected.get_mut(kind) else { return };
+        if let Some((path, _)) = field
+            && selected.remove_field(path)
+        {
+            self.field_changes.push(FieldChange { kind: kind.clone(), path: path.clone(), is_selected: false });
         }
-        if selected.fields.is_empty() && selected.labels.is_empty() {
+        label.into_iter().for_each(|key| selected.remove_label(key));
+        if selected.is_empty() {
             self.selected.remove(kind);
         }
     }
@@ -284,6 +490,15 @@ impl DependencyIndex {
 
 fn owner_uid(object: &Object) -> Option<&str> {
     object.controller.as_ref().map(|controller| &*controller.uid)
+}
+
+/// The items of sorted iterators in their order, each once.
+fn merged<T: Ord + Copy>(mut sorted: Vec<Peekable<impl Iterator<Item = T>>>) -> impl Iterator<Item = T> {
+    std::iter::from_fn(move || {
+        let least = sorted.iter_mut().filter_map(|items| items.peek().copied()).min()?;
+        sorted.iter_mut().for_each(|items| _ = items.next_if_eq(&least));
+        Some(least)
+    })
 }
 
 /// Both values, or one when they are equal.

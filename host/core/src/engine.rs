@@ -82,6 +82,7 @@ impl Engine {
     pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         self.now = Now { mono_ms: now.mono_ms.max(self.now.mono_ms), unix_ms: now.unix_ms };
         self.outbox.check_claim(self.now);
+        self.reconciler.begin_step();
         match event {
             Event::Watch(slice, event) => self.on_watch(&slice, event, effects),
             Event::Tick => self.wake_at = None,
@@ -97,6 +98,12 @@ impl Engine {
         self.deliver(effects);
         self.store.build_indexes();
         self.set_wake(effects);
+    }
+
+    /// How long the last step took, by the caller's clock: the plugins are charged for it. Without it they are charged for
+    /// what the engine counts, so that a simulation is repeatable.
+    pub fn measured(&mut self, elapsed_us: u64) {
+        self.reconciler.measured(elapsed_us);
     }
 
     /// True after [`Event::Shutdown`] when no write is in flight.

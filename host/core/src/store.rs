@@ -480,6 +480,11 @@ impl Snapshot {
         }
     }
 
+    /// The objects of a kind that follow this name, or all of them, in the order of [`Self::list`].
+    pub(crate) fn after<'a>(&'a self, kind: &Kind, name: Option<&'a Name>) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.table(kind).into_iter().flat_map(move |table| table.after(name))
+    }
+
     /// The result of a query, until the budget is used up; each object that is looked at costs one unit.
     pub(crate) fn select_within<'a>(
         &'a self,

@@ -147,7 +147,7 @@ struct Share {
 }
 
 impl WorkQueue {
-    /// Adds a key, or moves it to a higher lane. True if it was not queued before.
+    /// Adds a key, or moves it to a higher lane. True if it was not queued before. `now_ms` is since when it waits.
     pub fn add(&mut self, now_ms: u64, plugin: &Arc<str>, key: Key, lane: Lane) -> bool {
         self.tickets += 1;
         let ticket = self.tickets;
@@ -208,21 +208,22 @@ impl WorkQueue {
         }
     }
 
-    /// Moves every delayed key that is due into its lane and returns them, with their lanes.
-    pub fn release(&mut self, now_ms: u64) -> Vec<(Key, Lane)> {
+    /// Moves delayed keys that are due into their lanes and returns them, with their lanes: about `most` of them, and as
+    /// many of each controller. The others are still due.
+    pub fn release(&mut self, now_ms: u64, most: usize) -> Vec<(Key, Lane)> {
+        let due = self.delayed.range(..=(now_ms, ControllerId(u32::MAX)));
+        let due: Vec<ControllerId> = due.take(most).map(|(_, controller)| *controller).collect();
+        let of_each = most.div_ceil(due.len().max(1));
         let mut released = Vec::new();
-        while self.delayed.first().is_some_and(|(due_ms, _)| *due_ms <= now_ms) {
-            let controller = self.delayed.first().expect("its first entry was just seen").1;
+        for controller in due {
             let queue = self.controllers.get_mut(&controller).expect("a delayed key has a controller");
             let plugin = Arc::clone(&queue.plugin);
-            let (name, lane) = queue.change_delays(controller, &mut self.delayed, |queue| {
-                let name = queue.due.first().expect("a controller with a due time has a delayed key").1.clone();
-                let lane = queue.remove_delay(&name).expect("every delayed key has its delay");
-                (name, lane)
-            });
-            let key = Key { controller, name };
-            self.add(now_ms, &plugin, key.clone(), lane);
-            released.push((key, lane));
+            let names = queue.change_delays(controller, &mut self.delayed, |queue| queue.take_due(now_ms, of_each));
+            for (name, lane) in names {
+                let key = Key { controller, name };
+                self.add(now_ms, &plugin, key.clone(), lane);
+                released.push((key, lane));
+            }
         }
         released
     }
@@ -375,6 +376,16 @@ impl ControllerQueue {
         let (due_ms, lane) = self.delays.remove(name)?;
         self.due.remove(&(due_ms, name.clone()));
         Some(lane)
+    }
+
+    fn take_due(&mut self, now_ms: u64, most: usize) -> Vec<(Name, Lane)> {
+        let due = self.due.iter().take(most).take_while(|(due_ms, _)| *due_ms <= now_ms);
+        let names: Vec<Name> = due.map(|(_, name)| name.clone()).collect();
+        let with_lane = |name: Name| {
+            let lane = self.remove_delay(&name).expect("every delayed key has its delay");
+            (name, lane)
+        };
+        names.into_iter().map(with_lane).collect()
     }
 
     /// Changes the delayed keys, and the controller's place among those with delayed keys.

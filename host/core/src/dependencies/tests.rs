@@ -84,7 +84,7 @@ fn wakes(set: &Dependencies, change: &Change) -> bool {
     let mut index = DependencyIndex::default();
     let key = Key { controller: ControllerId(0), name: primary().name.clone() };
     index.insert(&"podset".into(), &key, &mut set.clone());
-    !index.affected(change).keys.is_empty()
+    !index.affected(0, change).keys.is_empty() || index.has_due()
 }
 
 /// Whether the change from one object to another wakes the key; its set holds afterwards if it does not.

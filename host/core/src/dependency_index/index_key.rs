@@ -50,14 +50,14 @@ pub(super) fn field_keys(dependency: &Dependency) -> impl Iterator<Item = (&Fiel
     requirements.map(move |field| (&field.path, IndexKey::Field { hash: field.hash(), namespace }))
 }
 
-/// The narrowest index key of a dependency without a field.
-pub(super) fn other_key(dependency: &Dependency) -> IndexKey<'_> {
+/// The narrowest index key of a dependency without a field, or without a label too.
+pub(super) fn other_key(dependency: &Dependency, by_label: bool) -> IndexKey<'_> {
     match dependency {
         Dependency::Get { target, .. } => IndexKey::Object(&target.name),
         Dependency::Owned { owner, .. } => IndexKey::Owner(&owner.uid),
         Dependency::List(query) | Dependency::Keys(query) | Dependency::Count(query) => {
             let namespace = query.namespace();
-            match (query.selector.required().next(), namespace) {
+            match (query.selector.required().next().filter(|_| by_label), namespace) {
                 (Some((key, value)), _) => IndexKey::Label { key, value, namespace },
                 (None, Some(namespace)) => IndexKey::Namespace(namespace),
                 (None, None) => IndexKey::Kind,

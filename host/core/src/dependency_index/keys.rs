@@ -12,36 +12,35 @@ pub(super) enum Keys {
 }
 
 impl Keys {
-    pub(super) fn first(&self) -> Option<&Key> {
-        match self {
-            Self::One(key) => Some(key),
-            Self::Many(keys) => keys.first(),
-        }
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Key> {
+        let (one, many) = match self {
+            Self::One(key) => (Some(key), None),
+            Self::Many(keys) => (None, Some(keys)),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
     }
 
-    pub(super) fn insert(&mut self, key: &Key) {
+    /// Whether the key is new.
+    pub(super) fn insert(&mut self, key: &Key) -> bool {
         match self {
-            Self::One(known) if known == key => {}
-            Self::One(known) => *self = Self::Many([known.clone(), key.clone()].into()),
-            Self::Many(keys) => _ = keys.insert(key.clone()),
-        }
-    }
-
-    /// Whether no key is left.
-    pub(super) fn remove(&mut self, key: &Key) -> bool {
-        match self {
-            Self::One(known) => known == key,
-            Self::Many(keys) => {
-                keys.remove(key);
-                keys.is_empty()
+            Self::One(known) if known == key => false,
+            Self::One(known) => {
+                *self = Self::Many([known.clone(), key.clone()].into());
+                true
             }
+            Self::Many(keys) => keys.insert(key.clone()),
+        }
+    }
+
+    /// Whether it had the key, and whether no other is left.
+    pub(super) fn remove(&mut self, key: &Key) -> (bool, bool) {
+        match self {
+            Self::One(known) => (known == key, known == key),
+            Self::Many(keys) => (keys.remove(key), keys.is_empty()),
         }
     }
 
     pub(super) fn add_to(&self, all: &mut Vec<Key>) {
-        match self {
-            Self::One(key) => all.push(key.clone()),
-            Self::Many(keys) => all.extend(keys.iter().cloned()),
-        }
+        all.extend(self.iter().cloned());
     }
 }

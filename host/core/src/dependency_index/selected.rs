@@ -3,35 +3,50 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::field_selector::{FieldPath, MAX_FIELDS_OF_A_PLUGIN, MAX_SELECTED_FIELDS};
+use crate::field_selector::{FieldPath, MAX_FIELDS_OF_A_PLUGIN, MAX_SELECTED_FIELDS, SHARED_FIELDS};
 use crate::object::Object;
+
+/// Label keys of a kind by which one share's dependencies are indexed. Plugins select by a few, an object of theirs by one
+/// of its own at most. An object with all of these labels costs each of its changes a millisecond; by other labels it is
+/// found by namespace or kind.
+const MAX_LABELS_OF_A_SHARE: usize = 1_024;
 
 /// The labels and fields in the index keys of a kind, each with the number of its dependencies.
 #[derive(Debug, Default)]
 pub(super) struct Selected {
-    pub(super) labels: BTreeMap<Arc<str>, usize>,
+    labels: BTreeMap<Arc<str>, SelectedBy>,
+    /// The label keys of each share.
+    shares: BTreeMap<Arc<str>, usize>,
     /// At most [`MAX_SELECTED_FIELDS`]; other fields are not indexed.
-    pub(super) fields: BTreeMap<FieldPath, SelectedField>,
+    pub(super) fields: BTreeMap<FieldPath, SelectedBy>,
 }
 
 #[derive(Debug)]
-pub(super) struct SelectedField {
-    /// The plugin that chose it. It is part of its share until no plugin selects by it.
-    plugin: Arc<str>,
+pub(super) struct SelectedBy {
+    /// The share that chose it. It counts among its own until nobody selects by it.
+    share: Arc<str>,
     dependencies: usize,
 }
 
+impl SelectedBy {
+    fn first(share: &Arc<str>) -> Self {
+        Self { share: Arc::clone(share), dependencies: 1 }
+    }
+}
+
 impl Selected {
-    /// Counts a dependency of a plugin that selects by a field: None if the field is not indexed, true if it is new.
-    pub(super) fn add_field(&mut self, plugin: &Arc<str>, path: &FieldPath) -> Option<bool> {
+    /// Counts a dependency of a share that selects by a field: None if the field is not indexed, true if it is new. Each
+    /// share may have one, whatever the others have; more only while there is room in common.
+    pub(super) fn add_field(&mut self, share: &Arc<str>, path: &FieldPath) -> Option<bool> {
         if let Some(field) = self.fields.get_mut(path) {
             field.dependencies += 1;
             return Some(false);
         }
-        let own = self.fields.values().filter(|field| field.plugin == *plugin).count();
-        let has_room = self.fields.len() < MAX_SELECTED_FIELDS && own < MAX_FIELDS_OF_A_PLUGIN;
+        let own = self.fields.values().filter(|field| field.share == *share).count();
+        let most = if own == 0 { MAX_SELECTED_FIELDS } else { SHARED_FIELDS };
+        let has_room = self.fields.len() < most && own < MAX_FIELDS_OF_A_PLUGIN;
         has_room.then(|| {
-            self.fields.insert(path.clone(), SelectedField { plugin: Arc::clone(plugin), dependencies: 1 });
+            self.fields.insert(path.clone(), SelectedBy::first(share));
             true
         })
     }
@@ -47,13 +62,39 @@ impl Selected {
         is_last
     }
 
+    /// Counts a dependency of a share that selects by a label. False if it is not indexed by it.
+    pub(super) fn add_label(&mut self, share: &Arc<str>, key: &str) -> bool {
+        if let Some(label) = self.labels.get_mut(key) {
+            label.dependencies += 1;
+            return true;
+        }
+        let own = self.shares.entry(Arc::clone(share)).or_default();
+        let has_room = *own < MAX_LABELS_OF_A_SHARE;
+        if has_room {
+            *own += 1;
+            self.labels.insert(key.into(), SelectedBy::first(share));
+        }
+        has_room
+    }
+
     /// One dependency less selects by a label.
     pub(super) fn remove_label(&mut self, key: &str) {
-        let Some(dependencies) = self.labels.get_mut(key) else { return };
-        *dependencies -= 1;
-        if *dependencies == 0 {
-            self.labels.remove(key);
+        let Some(label) = self.labels.get_mut(key) else { return };
+        label.dependencies -= 1;
+        if label.dependencies > 0 {
+            return;
         }
+        if let Some(own) = self.shares.get_mut(&label.share) {
+            *own -= 1;
+            if *own == 0 {
+                self.shares.remove(&label.share);
+            }
+        }
+        self.labels.remove(key);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.labels.is_empty()
     }
 
     /// The label keys that some dependency selects by and one side may have. Iterates over the smaller of both sets:

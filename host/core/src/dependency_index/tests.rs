@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::allocations::{Count, counted};
-use crate::field_selector::{FieldValue, MAX_FIELDS_OF_A_PLUGIN, MAX_SELECTED_FIELDS};
+use crate::field_selector::{FieldValue, MAX_SELECTED_FIELDS, SHARED_FIELDS};
 use crate::object::Name;
 use crate::object::tests::Sample;
 use crate::query::Query;
 use crate::store::Snapshot;
 use crate::view::{Access, View};
+use crate::workqueue::ControllerId;
 
 fn pods() -> Kind {
     Kind::new("v1", "Pod")
@@ -64,9 +65,18 @@ fn pod() -> Sample {
     Sample::pod("shop", "a")
 }
 
+/// What a change affects at once and later.
+fn affected(index: &mut DependencyIndex, change: &Change) -> Affected {
+    let mut affected = index.affected(0, change);
+    affected.keys.extend(index.take_due(usize::MAX).into_iter().map(|(key, _)| key));
+    affected.keys.sort();
+    affected.keys.dedup();
+    affected
+}
+
 /// The number of dependencies that were compared with the change.
 fn evaluated(affected: &Affected) -> u64 {
-    affected.compared.values().map(|compared| compared.dependencies).sum()
+    affected.compared.iter().map(|(_, compared)| compared.dependencies).sum()
 }
 
 /// "<evaluated>/<keys>".
@@ -88,9 +98,9 @@ fn w1_ten_thousand_keys_that_list_the_same_nodes_are_one_dependency() {
     let node = |spec: &str, heartbeat: u8| {
         Sample::new("Node", "", "n").body(&format!(r#""spec":{{{spec}}},"status":{{"heartbeat":{heartbeat}}}"#))
     };
-    let heartbeat = index.affected(&change(node("", 1), node("", 2)));
+    let heartbeat = affected(&mut index, &change(node("", 1), node("", 2)));
     assert_eq!(text(&heartbeat), "1/0");
-    let cordoned = index.affected(&change(node("", 1), node(r#""unschedulable":true"#, 1)));
+    let cordoned = affected(&mut index, &change(node("", 1), node(r#""unschedulable":true"#, 1)));
     assert_eq!(text(&cordoned), "1/10000");
     assert!(cordoned.keys.is_sorted());
 }
@@ -108,7 +118,8 @@ fn w1_a_change_is_compared_only_with_the_dependencies_under_its_index_keys() {
         let own_pods = |view: &mut View| drop(view.owned(&pods(), &[]).unwrap());
         index.insert(&"podset".into(), &key(2, number), &mut read_as(&number.to_string(), &access, own_pods));
     }
-    let check = |change: Change, expected: &str| assert_eq!(text(&index.affected(&change)), expected, "{change:?}");
+    let mut check =
+        |change: Change, expected: &str| assert_eq!(text(&affected(&mut index, &change)), expected, "{change:?}");
     let labelled = |value: &str| pod().label("app", value);
     check(change(labelled("v5"), labelled("v5").body(r#""spec":{"x":1}"#)), "1/1");
     check(change(labelled("v5"), labelled("v5").body(r#""status":{"x":1}"#)), "1/0");
@@ -129,7 +140,7 @@ fn a_query_is_indexed_by_its_label_and_namespace_together() {
         index.insert(&"podset".into(), &key(1, 0), &mut read(|view| drop(view.keys(&query).unwrap())));
         let here = [pod().label("app", "web"), pod()];
         let there = ["web", "db"].map(|value| Sample::pod("elsewhere", "a").label("app", value));
-        let evaluated = here.into_iter().chain(there).map(|sample| evaluated(&index.affected(&new(&sample))));
+        let evaluated = here.into_iter().chain(there).map(|sample| evaluated(&affected(&mut index, &new(&sample))));
         assert_eq!(evaluated.collect::<Vec<_>>(), expected, "{selector} in {namespace:?}");
     };
     check("app=web", Some("shop"), [1, 0, 0, 0]);
@@ -137,6 +148,10 @@ fn a_query_is_indexed_by_its_label_and_namespace_together() {
     check("tier!=x,app in (web)", None, [1, 0, 1, 0]);
     check("app!=web", Some("shop"), [1, 1, 0, 0]);
     check("app!=web", None, [1, 1, 1, 1]);
+}
+
+fn share(number: usize) -> Arc<str> {
+    format!("p{number}").into()
 }
 
 fn by_field(path: &str, value: &str, namespace: Option<&str>) -> Query {
@@ -156,7 +171,7 @@ fn a_query_is_indexed_by_the_value_of_its_field_and_its_namespace_together() {
             Sample::pod(namespace, "a").label("app", "web").body(&format!(r#""spec":{{"nodeName":"{node}"}}"#))
         };
         let changes = [new(&on("shop", "n7")), new(&on("elsewhere", "n7")), change(on("shop", "n7"), on("shop", "n8"))];
-        assert_eq!(changes.map(|change| evaluated(&index.affected(&change))), expected);
+        assert_eq!(changes.map(|change| evaluated(&affected(&mut index, &change))), expected);
     };
     check(None, [1, 1, 2]);
     check(Some("shop"), [1, 0, 2]);
@@ -183,7 +198,7 @@ fn q4_a_plugin_that_queries_by_every_field_leaves_indexes_to_others() {
     assert_eq!(insert(&mut index, "drain", 100, "spec.nodeName"), [("spec.nodeName".to_owned(), true)]);
     assert_eq!(insert(&mut index, "drain", 101, "spec.f0"), [], "another plugin's field is shared");
     assert_eq!(insert(&mut index, "drain", 101, "spec.own").len(), 1, "and is no part of the share");
-    index.remove(&key(1, 0), &by("greedy", "spec.f1"));
+    index.remove(&"greedy".into(), &key(1, 0), &by("greedy", "spec.f1"));
     assert_eq!(changes(&mut index), [("spec.f1".to_owned(), false)]);
     assert_eq!(insert(&mut index, "greedy", 0, "spec.new").len(), 1);
 }
@@ -195,16 +210,15 @@ fn q4_fields_that_are_not_indexed_still_wake_their_keys() {
         .map(|field| read(|view| list(view, &by_field(&format!("spec.f{field}"), "x", None))))
         .collect();
     for (number, set) in sets.iter_mut().enumerate() {
-        let plugin = format!("p{}", number / MAX_FIELDS_OF_A_PLUGIN);
-        index.insert(&plugin.into(), &key(1, number), set);
+        index.insert(&share(number), &key(1, number), set);
     }
     let selected = changes(&mut index);
     assert_eq!((selected.len(), &selected[0]), (MAX_SELECTED_FIELDS, &("spec.f0".to_owned(), true)));
     let last = MAX_SELECTED_FIELDS + 1;
     let with = |field: usize| new(&pod().label("app", "web").body(&format!(r#""spec":{{"f{field}":"x"}}"#)));
-    assert_eq!(index.affected(&with(last)).keys, [key(1, last)]);
-    assert_eq!(index.affected(&with(0)).keys, [key(1, 0)]);
-    sets.iter().enumerate().for_each(|(number, set)| index.remove(&key(1, number), set));
+    assert_eq!(affected(&mut index, &with(last)).keys, [key(1, last)]);
+    assert_eq!(affected(&mut index, &with(0)).keys, [key(1, 0)]);
+    sets.iter().enumerate().for_each(|(number, set)| index.remove(&share(number), &key(1, number), set));
     let left = changes(&mut index);
     assert!(left.len() == MAX_SELECTED_FIELDS && left.iter().all(|(_, is_selected)| !is_selected));
     assert!(index.postings.is_empty() && index.selected.is_empty());
@@ -217,13 +231,13 @@ fn the_cost_of_a_label_depends_on_neither_the_other_labels_nor_the_other_selecto
     };
     let large = change(many("a"), many("b"));
     let mut index = DependencyIndex::default();
-    let affected = |index: &DependencyIndex, change: &Change| {
-        let (Count { allocated_bytes, .. }, affected) = counted(|| index.affected(change));
+    let affected = |index: &mut DependencyIndex, change: &Change| {
+        let (Count { allocated_bytes, .. }, affected) = counted(|| index.affected(0, change));
         // Building a key for each label would allocate some megabytes.
         assert!(allocated_bytes < 4_096, "{allocated_bytes} bytes");
         text(&affected)
     };
-    assert_eq!(affected(&index, &large), "0/0");
+    assert_eq!(affected(&mut index, &large), "0/0");
     for (number, selector) in ["l7=v", "l8=w", "changed=a", "changed=b", "changed=c"].into_iter().enumerate() {
         index.insert(
             &"podset".into(),
@@ -231,7 +245,7 @@ fn the_cost_of_a_label_depends_on_neither_the_other_labels_nor_the_other_selecto
             &mut read(|view| list(view, &query(pods(), selector, None, "spec.x"))),
         );
     }
-    assert_eq!(affected(&index, &large), "3/2", "l7=v is compared too");
+    assert_eq!(affected(&mut index, &large), "3/2", "l7=v is compared too");
     for number in 0..1_000 {
         let selector = format!("k{number}=v");
         index.insert(
@@ -240,7 +254,7 @@ fn the_cost_of_a_label_depends_on_neither_the_other_labels_nor_the_other_selecto
             &mut read(|view| list(view, &query(pods(), &selector, None, "spec.x"))),
         );
     }
-    assert_eq!(affected(&index, &change(pod().label("k1", "v").label("z", ""), pod().label("k2", "v"))), "2/2");
+    assert_eq!(affected(&mut index, &change(pod().label("k1", "v").label("z", ""), pod().label("k2", "v"))), "2/2");
 }
 
 #[test]
@@ -255,37 +269,180 @@ fn a_kind_that_was_read_whole_and_a_conflicting_object_affect_their_keys() {
     index.insert(&"podset".into(), &key(1, 1), &mut whole);
     index.replace_conflicts(&key(1, 1), &[], std::slice::from_ref(&target));
     index.replace_conflicts(&key(1, 0), &[], std::slice::from_ref(&target));
-    assert_eq!(index.affected(&new(&pod())).keys, [key(1, 0), key(1, 1)]);
-    assert_eq!(index.affected(&new(&Sample::pod("shop", "b"))).keys, [key(1, 1)]);
+    assert_eq!(affected(&mut index, &new(&pod())).keys, [key(1, 0), key(1, 1)]);
+    assert_eq!(affected(&mut index, &new(&Sample::pod("shop", "b"))).keys, [key(1, 1)]);
     index.replace_conflicts(&key(1, 0), std::slice::from_ref(&target), &[]);
     index.replace(&"podset".into(), &key(1, 1), Some(&whole), &mut read(|_| ()));
-    assert_eq!(index.affected(&new(&pod())).keys, [key(1, 1)]);
+    assert_eq!(affected(&mut index, &new(&pod())).keys, [key(1, 1)]);
     assert!(index.whole.is_empty());
 }
 
 #[test]
-fn q4_what_one_controller_reads_of_a_change_is_bounded_and_the_others_lose_nothing() {
+fn q4_what_one_share_reads_of_a_change_is_bounded_and_the_others_lose_nothing() {
     let (mut index, access) = (DependencyIndex::default(), access());
-    for number in 0..1_000 {
+    for number in 0..MAX_UNDER_INDEX_KEY {
         let own_field = query(pods(), "", None, &format!("spec.f{number}"));
         index.insert(&"podset".into(), &key(1, number), &mut read_as("77", &access, |view| list(view, &own_field)));
     }
     let other = query(pods(), "", None, "spec.other");
-    index.insert(&"podset".into(), &key(2, 0), &mut read(|view| list(view, &other)));
-    let irrelevant = change(pod().body(r#""status":{"a":1}"#), pod().body(r#""status":{"a":2}"#));
-    let affected = index.affected(&irrelevant);
-    // Each projects two objects of less than a KiB.
-    assert_eq!(text(&affected), format!("1001/{}", 1_000 - MAX_CUTS_PER_CHANGE / 32));
-    assert!(affected.keys.iter().all(|key| key.controller == ControllerId(1)));
-    let costs_us = affected.compared.values().map(Compared::cost_us).collect::<Vec<_>>();
-    assert_eq!(costs_us, [1_000 + MAX_CUTS_PER_CHANGE / CUTS_PER_US, 1 + 32 / CUTS_PER_US]);
+    index.insert(&"other".into(), &key(2, 0), &mut read(|view| list(view, &other)));
+    let large = |count: u32| pod().body(&format!(r#""status":{{"a":{count},"b":"{}"}}"#, "x".repeat(16 << 10)));
+    let found = affected(&mut index, &change(large(1), large(2)));
+    // Each projects two objects of more than 16 KiB.
+    let read = MAX_CUTS_PER_CHANGE / (2 * 16 * 17);
+    assert_eq!(text(&found), format!("65/{}", MAX_UNDER_INDEX_KEY as u64 - read));
+    assert!(found.keys.iter().all(|key| key.controller == ControllerId(1)));
+    let costs_us = found.compared.iter().map(|(share, compared)| (&**share, compared.cost_us())).collect::<Vec<_>>();
+    assert_eq!(
+        costs_us,
+        [("podset", 64 + MAX_CUTS_PER_CHANGE / CUTS_PER_US), ("other", 1 + 2 * 16 * 17 / CUTS_PER_US)]
+    );
     let not_selected = change(pod(), Sample::pod("shop", "b"));
     let mut index = DependencyIndex::default();
     for number in 0..10_000 {
         let selector = query(pods(), &format!("app!=v,app=v,l{number}"), None, "spec.x");
         index.insert(&"podset".into(), &key(1, number), &mut read_as("77", &access, |view| list(view, &selector)));
     }
-    assert_eq!(index.affected(&not_selected).keys, [], "a selector that does not match spends no budget");
+    assert_eq!(affected(&mut index, &not_selected).keys, [], "a selector that does not match spends no budget");
+}
+
+/// The dependencies of a call that counts the Pods without each of these labels.
+fn counts(labels: std::ops::Range<usize>) -> Dependencies {
+    read(|view| labels.for_each(|label| _ = view.count(&query(pods(), &format!("!l{label}"), None, "spec.x")).unwrap()))
+}
+
+fn heartbeat() -> Change {
+    change(pod().body(r#""status":{"a":1}"#), pod().body(r#""status":{"a":2}"#))
+}
+
+#[test]
+fn q4_a_share_that_asks_very_many_questions_wakes_whole_and_is_compared_few_times() {
+    let (mut index, greedy) = (DependencyIndex::default(), Arc::from("greedy"));
+    let mut sets: Vec<_> = (0..100).map(|number| counts(number * 200..(number + 1) * 200)).collect();
+    sets.iter_mut().enumerate().for_each(|(number, set)| index.insert(&greedy, &key(1, number), set));
+    index.insert(&"honest".into(), &key(2, 0), &mut read(|view| list(view, &query(pods(), "!x", None, "spec.x"))));
+    assert_eq!(text(&affected(&mut index, &heartbeat())), "65/100", "64 of 20,000, and one of another");
+    assert_eq!(affected(&mut index, &new(&pod())).keys.len(), 101);
+    sets.iter().enumerate().for_each(|(number, set)| index.remove(&greedy, &key(1, number), set));
+    assert_eq!(text(&affected(&mut index, &heartbeat())), "1/0");
+    assert!(index.whole.is_empty() && index.uncompared.is_empty() && index.postings.len() == 1);
+}
+
+#[test]
+fn a_share_at_the_bound_of_an_index_key_is_compared_and_one_beyond_it_is_again_when_others_go() {
+    let (mut index, podset, other) = (DependencyIndex::default(), Arc::from("podset"), Arc::from("other"));
+    let mut sets: Vec<_> = (0..=MAX_UNDER_INDEX_KEY).map(|number| counts(number..number + 1)).collect();
+    sets.iter_mut().enumerate().for_each(|(number, set)| index.insert(&podset, &key(1, number), set));
+    assert_eq!(text(&affected(&mut index, &heartbeat())), "64/1", "the one beyond wakes with any change");
+    // Another share that asks the same pays for it.
+    let last = sets[MAX_UNDER_INDEX_KEY].clone();
+    index.insert(&other, &key(2, 0), &mut last.clone());
+    assert_eq!(text(&affected(&mut index, &heartbeat())), "65/0");
+    index.remove(&other, &key(2, 0), &last);
+    index.remove(&podset, &key(1, MAX_UNDER_INDEX_KEY), &last);
+    index.insert(&podset, &key(1, MAX_UNDER_INDEX_KEY), &mut last.clone());
+    assert_eq!(text(&affected(&mut index, &heartbeat())), "64/1");
+    index.remove(&podset, &key(1, 0), &sets[0]);
+    index.replace(&podset, &key(1, MAX_UNDER_INDEX_KEY), Some(&last), &mut counts(64..65));
+    assert_eq!(text(&affected(&mut index, &heartbeat())), "64/0");
+}
+
+#[test]
+fn q4_an_object_with_very_many_labels_costs_a_share_a_bounded_number_of_comparisons() {
+    let (mut index, access) = (DependencyIndex::default(), access());
+    let labels = |value: &str| (0..600).fold(pod(), |pod, number| pod.label(&format!("l{number}"), value));
+    for number in 0..600 {
+        let mut set = read_as("77", &access, |view| {
+            for not in ["a", "b"] {
+                list(view, &query(pods(), &format!("l{number}=v,!{not}"), None, "spec.x"));
+            }
+        });
+        index.insert(&"greedy".into(), &key(1, number), &mut set);
+    }
+    let other = query(pods(), "l599=v", None, "spec.x");
+    index.insert(&"honest".into(), &key(2, 0), &mut read(|view| list(view, &other)));
+    let heartbeat = |value: u8| labels("v").body(&format!(r#""status":{{"a":{value}}}"#));
+    let found = affected(&mut index, &change(heartbeat(1), heartbeat(2)));
+    assert_eq!(text(&found), format!("{}/0", MAX_COMPARED + 1 + 1), "the other's result is as before");
+    assert_eq!(found.shares, ["greedy".into()], "all its keys wake");
+}
+
+#[test]
+fn a_share_selects_by_a_bounded_number_of_labels_and_wakes_by_the_others_too() {
+    let (mut index, access) = (DependencyIndex::default(), access());
+    for number in 0..1_025 {
+        let own = query(pods(), &format!("l{number}=v"), None, "spec.x");
+        index.insert(&"greedy".into(), &key(1, number), &mut read_as("77", &access, |view| list(view, &own)));
+    }
+    let mut evaluated = |label: &str| text(&affected(&mut index, &new(&pod().label(label, "v"))));
+    assert_eq!(evaluated("l1023"), "2/1", "and the one without an index key of its own");
+    assert_eq!(evaluated("l1024"), "1/1");
+    let other = query(pods(), "own=v", None, "spec.x");
+    index.insert(&"honest".into(), &key(2, 0), &mut read(|view| list(view, &other)));
+    assert_eq!(text(&affected(&mut index, &new(&pod()))), "1/0", "another share has labels of its own");
+}
+
+#[test]
+fn q4_large_sets_wake_in_pieces_and_in_turn_and_once_for_many_changes() {
+    let mut index = DependencyIndex::default();
+    let sets = [("greedy", 1, 1_000), ("honest", 2, 100)];
+    for (share, controller, keys) in sets {
+        let mut whole = read(|view| {
+            for number in 0..=crate::dependencies::MAX_DEPENDENCIES {
+                view.get(&Sample::pod("shop", &number.to_string()).build().reference(), &[]).unwrap();
+            }
+        });
+        (0..keys).for_each(|number| index.insert(&share.into(), &key(controller, number), &mut whole));
+    }
+    for now_ms in 5..105 {
+        assert!(index.affected(now_ms, &new(&pod())).keys.is_empty());
+    }
+    let first = index.take_due(256);
+    let of = |taken: &[(Key, u64)], id| taken.iter().filter(|(key, _)| key.controller == ControllerId(id)).count();
+    assert_eq!((of(&first, 1), of(&first, 2)), (156, 100), "each has its turn");
+    assert!(first.iter().all(|(_, since_ms)| *since_ms == 5), "since the first change");
+    index.affected(200, &new(&pod()));
+    let next = || Some(index.take_due(256)).filter(|taken| !taken.is_empty());
+    let rest: Vec<_> = std::iter::from_fn(next).flatten().collect();
+    let again = rest.iter().filter(|(_, since_ms)| *since_ms == 200).count();
+    assert_eq!((rest.len() - again, again), (844, 1_100), "what changed during a walk is walked anew");
+    assert!(!index.has_due());
+}
+
+#[test]
+fn keys_that_a_change_affects_in_several_ways_wake_once_and_in_very_many_ways_with_their_controller() {
+    for (lists, expected) in [(16, (500, 0)), (17, (0, 1))] {
+        let mut index = DependencyIndex::default();
+        let queries: Vec<_> = (0..lists).map(|number| query(pods(), "", None, &format!("spec.f{number}"))).collect();
+        for number in 0..500 {
+            let mut set = read(|view| queries.iter().for_each(|query| list(view, query)));
+            index.insert(&"podset".into(), &key(1, number), &mut set);
+        }
+        let affected = index.affected(0, &new(&pod()));
+        assert!(affected.keys.is_empty());
+        assert_eq!((index.take_due(1_000).len(), affected.controllers.len()), expected, "{lists} lists");
+        assert!(!index.has_due());
+    }
+}
+
+#[test]
+fn q4_each_share_has_an_indexed_field_whatever_the_others_have() {
+    let mut index = DependencyIndex::default();
+    let insert = |index: &mut DependencyIndex, share: &str, number: usize, path: &str| {
+        index.insert(&share.into(), &key(1, number), &mut read(|view| list(view, &by_field(path, share, None))));
+        changes(index).len()
+    };
+    for tenant in 0..4 {
+        for field in 0..2 {
+            assert_eq!(insert(&mut index, &format!("t{tenant}"), 0, &format!("spec.t{tenant}f{field}")), 1);
+        }
+    }
+    assert_eq!(insert(&mut index, "fifth", 1, "spec.one"), 1, "four tenants have not taken all");
+    assert_eq!(insert(&mut index, "fifth", 2, "spec.two"), 0, "a second one is of what all share");
+    for number in SHARED_FIELDS + 1..MAX_SELECTED_FIELDS {
+        assert_eq!(insert(&mut index, &format!("p{number}"), number, &format!("spec.p{number}")), 1);
+    }
+    assert_eq!(insert(&mut index, "late", 3, "spec.late"), 0, "memory and time are bounded in all");
 }
 
 /// A seeded generator, so that failures repeat.
@@ -359,16 +516,19 @@ fn w1_the_index_finds_the_keys_that_a_look_at_every_dependency_finds() {
             index.replace(&"podset".into(), &key, before.as_ref(), &mut after);
             sets.insert(key, after);
         } else if let Some(before) = before {
-            index.remove(&key, &before);
+            index.remove(&"podset".into(), &key, &before);
         }
         let change = seed.change();
         let budget = Budget::unlimited();
-        let affected = |set: &Dependencies| set.iter().any(|(dependency, _)| dependency.is_affected(&change, &budget));
-        let expected: Vec<_> = sets.iter().filter(|(_, set)| affected(set)).map(|(key, _)| key.clone()).collect();
-        assert_eq!(index.affected(&change).keys, expected, "{change:?}");
+        let differs = |set: &Dependencies| set.iter().any(|(dependency, _)| dependency.is_affected(&change, &budget));
+        let expected: Vec<_> = sets.iter().filter(|(_, set)| differs(set)).map(|(key, _)| key.clone()).collect();
+        assert_eq!(affected(&mut index, &change).keys, expected, "{change:?}");
     }
-    sets.iter().for_each(|(key, set)| index.remove(key, set));
+    sets.iter().for_each(|(key, set)| index.remove(&"podset".into(), key, set));
     assert!(index.places.is_empty() && index.postings.is_empty() && index.selected.is_empty());
+    assert!(
+        index.whole.is_empty() && index.uncompared.is_empty() && index.crowded.is_empty() && index.shares.is_empty()
+    );
     assert_eq!(index.free.len(), index.entries.len());
 }
 

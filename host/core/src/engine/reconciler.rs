@@ -17,10 +17,12 @@ use crate::object::{Kind, ObjectRef};
 use crate::plan::Reserved;
 use crate::workqueue::{ControllerId, Key, WorkQueue};
 
+mod charges;
 mod controller;
 mod cost;
 mod dispatch;
 mod dynamic_kinds;
+mod enqueuing;
 mod exchanges;
 mod faults;
 mod finalizers;
@@ -38,8 +40,10 @@ mod turn;
 mod wake;
 mod writes;
 
+use charges::Charges;
 use controller::Controller;
 use dynamic_kinds::DynamicKinds;
+use enqueuing::Enqueuing;
 use exchanges::Exchanges;
 use faults::PluginFaults;
 use key::CallInFlight;
@@ -69,6 +73,13 @@ pub(super) struct Reconciler {
     last_call: u64,
     /// While quick calls take all slots and keys wait: when the oldest call stops being quick.
     slots_free_ms: Option<u64>,
+    /// When the turns go on that had no time left in the last step.
+    more_turns_ms: Option<u64>,
+    enqueuing: Enqueuing,
+    /// How many keys of large sets were woken in this millisecond.
+    woken: (u64, usize),
+    /// What the current step was charged.
+    charges: Charges,
     /// Calls in flight, by share.
     calling: PluginCounts,
     /// Keys that are being written, by share.
@@ -112,10 +123,11 @@ impl Reconciler {
         }
     }
 
-    /// The time at which a delayed key is due, or the keys of a throttled plugin, or those that wait for call slots, or an
-    /// HTTP request.
+    /// The time at which a delayed key is due, or the keys of a throttled plugin, or those that wait for call slots, or
+    /// more keys of a large set, or an HTTP request.
     pub fn next_due_ms(&self) -> Option<u64> {
         let of_keys = self.throttled.values().copied().chain(self.queue.next_due_ms()).chain(self.slots_free_ms);
+        let of_keys = of_keys.chain(self.more_turns_ms).chain(self.next_wake_ms());
         of_keys.chain(self.exchanges.next_due_ms()).min()
     }
 

@@ -326,6 +326,9 @@ impl Host {
             for effect in effects {
                 self.respond(effect, &mut events);
             }
+            if events.is_empty() && self.wake_at.take_if(|due_ms| *due_ms <= self.now_ms).is_some() {
+                events.push_back(Event::Tick);
+            }
         }
     }
 

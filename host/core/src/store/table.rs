@@ -5,6 +5,7 @@
 //! strings of what a hash finds are compared. The writer knows the free slots, so that snapshots do not carry them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
@@ -233,6 +234,11 @@ impl Table {
     pub(super) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = u32> + 'a {
         let first = Name::new(namespace, "");
         self.ordered.range(first..).take_while(move |(name, _)| *name.namespace == *namespace).map(|(_, slot)| *slot)
+    }
+
+    pub(super) fn after<'a>(&'a self, name: Option<&'a Name>) -> impl Iterator<Item = &'a Arc<Object>> {
+        let first = name.map_or(Bound::Unbounded, Bound::Excluded);
+        self.ordered.range::<_, Name>((first, Bound::Unbounded)).filter_map(|(_, slot)| self.object(*slot))
     }
 
     pub(super) fn object(&self, slot: u32) -> Option<&Arc<Object>> {

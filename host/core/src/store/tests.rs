@@ -507,7 +507,11 @@ fn an_object_with_very_many_labels_is_found_by_each_and_its_change_costs_no_more
         let (count, _) = crate::allocations::counted(|| store.apply(object));
         let names = |selector: &str| {
             let selector = Selector::parse(selector).unwrap();
-            store.snapshot().list(&pods(), None, &selector).filter(|pod| *pod.name.name == *format!("p{labels}")).count()
+            store
+                .snapshot()
+                .list(&pods(), None, &selector)
+                .filter(|pod| *pod.name.name == *format!("p{labels}"))
+                .count()
         };
         assert_eq!(["app=new", "app=new,l7=new", "app=old"].map(names), [1, 1, 0], "{labels} labels");
         count.allocations

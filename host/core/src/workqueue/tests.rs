@@ -106,8 +106,8 @@ fn delayed_keys_are_added_when_due_and_the_earlier_time_wins() {
     queue.add_at(500, &plugin, key(0, "a"), Lane::Retry);
     queue.add_at(900, &plugin, key(0, "a"), Lane::Retry);
     assert_eq!(queue.next_due_ms(), Some(500));
-    assert!(queue.release(499).is_empty());
-    assert_eq!(queue.release(500), [(key(0, "a"), Lane::Retry)]);
+    assert!(queue.release(499, 10).is_empty());
+    assert_eq!(queue.release(500, 10), [(key(0, "a"), Lane::Retry)]);
     assert_eq!(queue.next_due_ms(), None);
     assert_eq!(take(&mut queue, 500).as_deref(), Some("a"));
 }
@@ -334,4 +334,24 @@ fn a_controller_is_occupied_exactly_while_it_has_a_key() {
     queue.add(2, &plugin, key(0, "c"), Lane::Live);
     queue.remove_controller(ControllerId(0));
     assert!(queue.is_empty() && queue.shares["p"].occupied == 0, "the other controller is still queued");
+}
+
+#[test]
+fn q4_keys_that_are_due_together_are_released_in_pieces_and_as_many_of_each_controller() {
+    let mut queue = WorkQueue::default();
+    for number in 0..1_000 {
+        queue.add_at(100, &"greedy".into(), key(1, &number.to_string()), Lane::Retry);
+    }
+    queue.add_at(500, &"honest".into(), key(2, "a"), Lane::Retry);
+    let released = queue.release(1_000, 100);
+    let of = |id| released.iter().filter(|(key, _)| key.controller == ControllerId(id)).count();
+    assert_eq!((of(1), of(2)), (50, 1));
+    assert_eq!(queue.next_due_ms(), Some(100), "the others are still due");
+    let mut left = 0;
+    while queue.next_due_ms().is_some() {
+        let released = queue.release(1_000, 100).len();
+        assert!((1..=100).contains(&released));
+        left += released;
+    }
+    assert_eq!(left, 950);
 }

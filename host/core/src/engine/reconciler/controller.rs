@@ -16,7 +16,6 @@ use crate::object::{Kind, Object, ObjectRef};
 use crate::permission::{self, Permission};
 use crate::rights::within;
 use crate::scope::Scope;
-use crate::selector::Selector;
 use crate::status::StatusShape;
 use crate::tenant;
 use crate::view::Access;
@@ -171,7 +170,7 @@ impl Reconciler {
             if !known.contains(&id) {
                 self.by_primary.insert(spec.primary.clone(), known.iter().copied().chain([id]).collect());
             }
-            self.enqueue_all(id, cx);
+            self.enqueuing.add(id, Lane::Resync, cx.now.mono_ms);
         }
         for id in before.into_values() {
             self.remove_controller(id, cx);
@@ -212,7 +211,7 @@ impl Reconciler {
                 state.memory.replacements.inherit();
                 state.run_mut().into_iter().for_each(Run::make_void);
             }
-            self.enqueue_all(id, cx);
+            self.enqueuing.add(id, Lane::Resync, cx.now.mono_ms);
         }
     }
 
@@ -224,24 +223,7 @@ impl Reconciler {
         self.live_reads.values_mut().for_each(LiveRead::make_void);
         for id in self.controllers.keys().copied().collect::<Vec<_>>() {
             self.keys.states_of(id).for_each(KeyState::forget_versions);
-            self.enqueue_all(id, cx);
-        }
-    }
-
-    /// Enqueues every object of a controller, and drops the keys of objects that a new predicate does not select (W1).
-    fn enqueue_all(&mut self, id: ControllerId, cx: &mut Context<'_>) {
-        let Some(spec) = self.controllers.get(&id).map(|controller| Arc::clone(&controller.spec)) else { return };
-        let snapshot = cx.store.snapshot();
-        for object in snapshot.list(&spec.primary, None, &Selector::default()) {
-            let key = Key { controller: id, name: object.name.clone() };
-            if self.controllers.get(&id).is_some_and(|controller| controller.reconciles(object)) {
-                self.keys.add(&key);
-                self.wake(&key, Lane::Resync, cx);
-            } else if self.keys.get(&key).is_some_and(|state| state.is_idle()) {
-                self.drop_key(&key, cx);
-            } else {
-                self.wake(&key, Lane::Live, cx);
-            }
+            self.enqueuing.add(id, Lane::Resync, cx.now.mono_ms);
         }
     }
 

@@ -18,9 +18,18 @@ const MAX_KEYS_WRITING: usize = 64;
 /// for it. It is the time of eight calls of an interpreter in a row; a person does not notice it.
 const QUICK_MS: u64 = 50;
 
+/// Delayed keys that one step enqueues when they are due, some hundred microseconds.
+const RELEASED: usize = 256;
+
+/// What the turns of one step may take, as counted; the next step, at once, begins the next ones. A turn that begins a call
+/// or ends without one takes some ten microseconds, beside what it looks at and compares.
+const TURNS_US: u64 = 4_000;
+const US_PER_TURN: u64 = 10;
+
 impl Reconciler {
     pub fn run_queue(&mut self, cx: &mut Context<'_>) {
-        for (key, lane) in self.queue.release(cx.now.mono_ms) {
+        self.wake_due(cx);
+        for (key, lane) in self.queue.release(cx.now.mono_ms, RELEASED) {
             if let Some(controller) = self.controllers.get(&key.controller) {
                 let controller = Arc::clone(&controller.label);
                 cx.observe(Observation::Enqueued { controller, retry: lane == Lane::Retry });
@@ -30,8 +39,14 @@ impl Reconciler {
             self.queue.unpark_share(&share);
         }
         cx.messages.extend(self.index.take_field_changes().into_iter().map(Message::Field));
-        self.slots_free_ms = None;
+        (self.slots_free_ms, self.more_turns_ms) = (None, None);
+        let (mut turns, before_us) = (0, self.charges.total_us());
         while !cx.draining && cx.may_write && self.has_call_slot(cx.now.mono_ms) {
+            if turns * US_PER_TURN + (self.charges.total_us() - before_us) >= TURNS_US {
+                self.more_turns_ms = self.queue.is_ready().then_some(cx.now.mono_ms);
+                break;
+            }
+            turns += 1;
             let used_up = |share: &Arc<str>| {
                 if self.throttled.contains_key(share) {
                     Some(ParkedFor::Budget)

@@ -58,7 +58,7 @@ impl Reconciler {
         let Some(Controller { plugin, share, .. }) = self.controllers.get(&key.controller) else { return };
         let (plugin, share) = (&Arc::clone(plugin), Arc::clone(share));
         let Some(last) = self.keys.get_mut(key).and_then(|state| state.last.take()) else { return };
-        self.index.remove(key, &last.reads);
+        self.index.remove(&share, key, &last.reads);
         self.kept_bytes.subtract(&share, last.bytes());
         self.wanted_objects.subtract(plugin, last.objects);
         self.name_kinds(key, plugin, Named::of(Some(&last.reads), None), cx);

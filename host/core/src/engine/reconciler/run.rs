@@ -239,7 +239,7 @@ impl Reconciler {
         );
         let rejected = rejections::seen(&children, &actions, &spec.primary);
         let parsed_bytes = children.parsing.bytes + actions.parsing.bytes;
-        self.queue.charge(&controller.share, cost::of_diff(prepared, parsed_bytes, rejected.len()));
+        self.charges.add(&mut self.queue, &controller.share, cost::of_diff(prepared, parsed_bytes, rejected.len()));
         let of = state.last.as_ref().map(|last| (last.edition, last.version.clone()));
         let rejects = of.is_some_and(|of| state.reject(&of, rejected));
         let taken = children.taken.iter().chain(&children.skipped).map(|taken| &taken.target);

@@ -86,7 +86,7 @@ impl Reconciler {
         cx: &Context<'_>,
     ) -> Option<WriteOp> {
         let controller = self.controllers.get(&key.controller)?;
-        self.queue.charge(&controller.share, cost::of_text(primary.json().len()));
+        self.charges.add(&mut self.queue, &controller.share, cost::of_text(primary.json().len()));
         let stalled = self.keys.get(key).and_then(|state| state.stalled.as_ref());
         let waits = self.keys.get(key).and_then(|state| state.memory.blocked.message());
         let wanted = Wanted {

@@ -73,7 +73,7 @@ impl Reconciler {
         state.close_breaker_if_inputs_changed(&controller.spec, &snapshot, &looks);
         let breaker = state.breaker.as_ref();
         if let Some(until_ms) = breaker.and_then(|breaker| breaker.open_until_ms(now_ms, primary.generation)) {
-            self.queue.charge(&controller.share, cost::of_looks(looks.spent()));
+            self.charges.add(&mut self.queue, &controller.share, cost::of_looks(looks.spent()));
             self.queue.add_at(until_ms, &controller.share, key, Lane::Retry);
             return;
         }
@@ -107,7 +107,7 @@ impl Reconciler {
         };
         let is_same = |last: &&LastCall| last.version == controller.version && last.uid == primary.uid;
         let unchanged = state.last.as_ref().filter(is_same).filter(|last| last.reads.holds(&inputs, looks));
-        self.queue.charge(&controller.share, cost::of_looks(looks.spent()));
+        self.charges.add(&mut self.queue, &controller.share, cost::of_looks(looks.spent()));
         match unchanged.map(|last| (last.outcome.clone(), last.generation)) {
             None | Some((CallOutcome::Absent, _)) => self.call(key, primary, cx),
             Some((outcome, generation)) => self.act_on(key, &primary, &outcome, generation, true, cx),
@@ -222,7 +222,7 @@ impl Reconciler {
         if done.reads.is_outdated(cx.store, &looks) {
             state.mark_dirty(Lane::Live);
         }
-        self.queue.charge(&share, cost::of_looks(looks.spent()));
+        self.charges.add(&mut self.queue, &share, cost::of_looks(looks.spent()));
         let last = LastCall {
             version,
             uid: Arc::clone(&called_with.uid),

@@ -12,6 +12,12 @@ use crate::observation::Observation;
 use crate::store::Change;
 use crate::workqueue::{ControllerId, Key, Lane};
 
+/// Keys of large sets that wake in a millisecond, whose waking takes some two hundred microseconds of it: so a set of a
+/// hundred thousand takes half a second, and the loop is free for others meanwhile.
+const WOKEN_PER_MS: usize = 256;
+/// What waking one of them takes.
+const US_PER_WOKEN: u64 = 1;
+
 impl Reconciler {
     /// Wakes the keys that depend on the object before or after the change. A list may merge several changes into one,
     /// so a change `by_list` is never just the host's own write. Plugins are charged for what their reads cost here
@@ -29,15 +35,42 @@ impl Reconciler {
         for key in self.waiting.get(&object.reference()).cloned().unwrap_or_default() {
             self.wake(&key, Lane::Live, cx);
         }
-        let affected = self.index.affected(change);
-        for (controller, compared) in &affected.compared {
-            if let Some(controller) = self.controllers.get(controller) {
-                self.queue.charge(&controller.share, compared.cost_us());
-            }
+        let affected = self.index.affected(cx.now.mono_ms, change);
+        for (share, compared) in &affected.compared {
+            self.charges.add(&mut self.queue, share, compared.cost_us());
         }
         for key in affected.keys {
             self.wake(&key, Lane::Live, cx);
         }
+        let of_shares = |(_, controller): &(_, &Controller)| affected.shares.contains(&controller.share);
+        let all = if affected.shares.is_empty() { None } else { Some(self.controllers.iter().filter(of_shares)) };
+        for id in all.into_iter().flatten().map(|(id, _)| *id).chain(affected.controllers) {
+            self.enqueuing.add(id, Lane::Live, cx.now.mono_ms);
+        }
+    }
+
+    /// Wakes the next keys of large sets that changes have affected, or of controllers that come to serve. One that waits
+    /// already costs as much as any other, so the shares pay for them.
+    pub(super) fn wake_due(&mut self, cx: &mut Context<'_>) {
+        let now_ms = cx.now.mono_ms;
+        if self.woken.0 != now_ms {
+            self.woken = (now_ms, 0);
+        }
+        let due = self.index.take_due(WOKEN_PER_MS.saturating_sub(self.woken.1));
+        self.woken.1 += due.len();
+        for (key, since_ms) in due {
+            let Some(controller) = self.controllers.get(&key.controller) else { continue };
+            self.charges.add(&mut self.queue, &controller.share, US_PER_WOKEN);
+            self.wake_since(&key, Lane::Live, since_ms, cx);
+        }
+        if !self.enqueuing.is_empty() {
+            self.woken.1 += self.enqueue_next(WOKEN_PER_MS.saturating_sub(self.woken.1), cx);
+        }
+    }
+
+    /// When more of these keys are woken.
+    pub(super) fn next_wake_ms(&self) -> Option<u64> {
+        (self.index.has_due() || !self.enqueuing.is_empty()).then_some(self.woken.0 + 1)
     }
 
     fn wake_primary(
@@ -112,13 +145,17 @@ impl Reconciler {
 
     /// Enqueues a key, or marks it dirty during its turn (Q1).
     pub(super) fn wake(&mut self, key: &Key, lane: Lane, cx: &mut Context<'_>) {
+        self.wake_since(key, lane, cx.now.mono_ms, cx);
+    }
+
+    pub(super) fn wake_since(&mut self, key: &Key, lane: Lane, since_ms: u64, cx: &mut Context<'_>) {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
         if !state.is_idle() {
             state.mark_dirty(lane);
             return;
         }
-        if self.queue.add(cx.now.mono_ms, &controller.share, key.clone(), lane) {
+        if self.queue.add(since_ms, &controller.share, key.clone(), lane) {
             let controller = Arc::clone(&controller.label);
             cx.observe(Observation::Enqueued { controller, retry: lane == Lane::Retry });
         }

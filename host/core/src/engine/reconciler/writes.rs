@@ -193,7 +193,7 @@ impl Reconciler {
             run.requeue = true;
         }
         if let WriteOp::Apply { body, .. } | WriteOp::Patch { body, .. } = op {
-            self.queue.charge(&controller.share, cost::of_text(body.len()));
+            self.charges.add(&mut self.queue, &controller.share, cost::of_text(body.len()));
         }
         // The cache never shows an object that no informer watches.
         let target = op.target();
