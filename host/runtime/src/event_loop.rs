@@ -7,10 +7,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mortise_core::engine::Engine;
 use mortise_core::event::{Effect, Event};
+use mortise_core::watch::WatchEvent;
 use mortise_kube::clock;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
@@ -32,6 +33,8 @@ pub(crate) const INPUTS: usize = 1_024;
 const BATCH: usize = 64;
 /// Calls that are submitted before the end of a round. Waking a worker takes about as long as a small call.
 const CALLS: usize = 8;
+/// Steps that a metric counts. Most take some ten microseconds, as long as a few observations.
+const LONG_STEP: Duration = Duration::from_millis(1);
 /// A plugin that was not called for this long gives back the memory for its calls; the next call takes a millisecond
 /// more. Longer than the usual requeues of a plugin with work.
 const UNUSED: Duration = Duration::from_secs(300);
@@ -106,19 +109,31 @@ impl EventLoop {
             _ = look_for_unused.tick() => self.performer.components.release_unused(UNUSED),
         }
         self.publisher.working(clock::now_ms());
+        if !batch.is_empty() {
+            self.publisher.lag.arrived(Instant::now(), clock::now_ms(), batch.len() + self.inputs.len());
+        }
         for input in batch.drain(..) {
             self.take(input);
+            if let Some(since) = self.publisher.lag.handled() {
+                self.late("input", since.elapsed());
+            }
             if self.performer.jobs.len() >= CALLS {
                 self.submit();
             }
         }
         // In every round, so that a steady flow of inputs does not delay ticks.
-        if self.wake_at.is_some_and(|due_ms| due_ms <= clock::now_ms()) {
-            self.wake_at = None;
+        let now_ms = clock::now_ms();
+        if let Some(due_ms) = self.wake_at.take_if(|due_ms| *due_ms <= now_ms) {
+            self.late("timer", Duration::from_millis(now_ms - due_ms));
             self.step(Event::Tick);
         }
         self.submit();
         self.publish_if_due();
+    }
+
+    fn late(&self, what: &'static str, lag: Duration) {
+        self.publisher.lag.observe(lag, clock::now_ms());
+        self.performer.metrics.late(what, lag);
     }
 
     /// Submits the calls of the steps before. Terminates as [`Self::step`] does.
@@ -177,7 +192,7 @@ impl EventLoop {
             if let Some(observer) = &self.performer.observer {
                 observer.event(&event);
             }
-            let now = now();
+            let (now, began, name) = (now(), Instant::now(), name_of(&event));
             self.publisher.working(now.mono_ms);
             self.engine.step(now, event, &mut self.effects);
             for effect in self.effects.drain(..) {
@@ -185,6 +200,11 @@ impl EventLoop {
                     Effect::WakeAt(at) => self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at))),
                     effect => events.extend(self.performer.perform(effect)),
                 }
+            }
+            let elapsed = began.elapsed();
+            self.engine.measured(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX));
+            if elapsed >= LONG_STEP {
+                self.performer.metrics.long_step(name, elapsed);
             }
         }
     }
@@ -209,6 +229,33 @@ impl EventLoop {
             queue_depths: self.engine.queue_depths(),
         };
         self.publisher.publish(state, began_ms, clock::now_ms());
+    }
+}
+
+/// The name of an event in metrics.
+fn name_of(event: &Event) -> &'static str {
+    match event {
+        Event::Watch(_, WatchEvent::Applied(_) | WatchEvent::Deleted(_)) => "watch",
+        Event::Watch(..) => "list",
+        Event::CallDone(..) => "call",
+        Event::Wrote(..) => "write",
+        Event::HttpDone(..) => "http",
+        Event::LiveRead(..) | Event::Audit(..) => "read",
+        Event::Reviewed(..) => "review",
+        Event::Tick => "timer",
+        Event::LeaseChanged { .. } => "lease",
+        Event::Started
+        | Event::Shutdown
+        | Event::PluginFound(_)
+        | Event::PluginUnreadable(_)
+        | Event::PluginGone { .. }
+        | Event::SourcesListed
+        | Event::TenantListed(_)
+        | Event::Compiled(..)
+        | Event::CrdRegistered { .. }
+        | Event::AdmissionServed { .. }
+        | Event::AdmissionEnded { .. }
+        | Event::ConversionServed { .. } => "plugin",
     }
 }
 

@@ -24,9 +24,9 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::Gauge;
 
 use self::families::{
-    CallLabels, CodeLabels, ControllerLabels, Families, FaultLabels, HttpLabels, KindLabels, LeaseLabels, PluginLabels,
-    QueueLabels, ReasonLabels, RequestLabels, ResultLabels, ReviewLabels, WebhookCodeLabels, WebhookLabels,
-    WriteLabels,
+    CallLabels, CodeLabels, ControllerLabels, Families, FaultLabels, HttpLabels, KindLabels, LagLabels, LeaseLabels,
+    PluginLabels, QueueLabels, ReasonLabels, RequestLabels, ResultLabels, ReviewLabels, StepLabels, WebhookCodeLabels,
+    WebhookLabels, WriteLabels,
 };
 use self::series::{AllSeries, Labels, Series};
 
@@ -107,6 +107,8 @@ pub(crate) struct Scraped {
     pub(crate) queue_depths: Vec<(Arc<str>, usize)>,
     pub(crate) cache: Vec<CacheState>,
     pub(crate) requests: Vec<RequestState>,
+    /// The highest lag of the event loop in the last minute or two.
+    pub(crate) most_lag_ms: u64,
 }
 
 impl Metrics {
@@ -257,6 +259,16 @@ impl Metrics {
         self.families.http_requests.of(&HttpLabels { controller: controller.clone(), code }).inc();
     }
 
+    /// Observes how late the event loop handled an input or a timer.
+    pub(crate) fn late(&self, what: &'static str, lag: Duration) {
+        self.families.event_loop.lag.of(&LagLabels { what }).observe(lag.as_secs_f64());
+    }
+
+    /// Observes a step of the event loop that took long.
+    pub(crate) fn long_step(&self, event: &'static str, elapsed: Duration) {
+        self.families.event_loop.long_steps.of(&StepLabels { event }).observe(elapsed.as_secs_f64());
+    }
+
     pub(crate) fn compiled(&self, compile_ms: u64, cached: bool) {
         let labels = families::CompileLabels { cached: if cached { "true" } else { "false" } };
         self.families.compile_seconds.of(&labels).observe(compile_ms as f64 / 1e3);
@@ -391,6 +403,7 @@ impl Metrics {
         self.scrape_work(now, scraped);
         self.scrape_plugins(scraped);
         let families = &self.families;
+        families.event_loop.most_lag.set(scraped.most_lag_ms as f64 / 1e3);
         families.cache.objects.clear();
         families.cache.bytes.clear();
         for state in &scraped.cache {

@@ -17,7 +17,7 @@ use tokio::time::sleep_until;
 
 use self::access::Access;
 use crate::metrics::{CacheState, Metrics, PluginState, RequestState, Scraped};
-use crate::probes;
+use crate::probes::{self, Lateness};
 use crate::server::{Request, Response, response, text};
 use crate::state::{HostState, Inspector};
 
@@ -34,7 +34,9 @@ pub(crate) async fn probe(inspector: Inspector, request: Request) -> Response {
         ("/readyz", Some(failure)) => probes::loop_failed(failure),
         ("/readyz", None) => {
             let state = inspector.state();
-            probes::ready(&state.health, state.phase(now_ms), verbose)
+            let lag = &inspector.lag;
+            let lateness = Lateness { most_ms: lag.most_ms(now_ms), failure: lag.failure(now_ms) };
+            probes::ready(&state.health, state.phase(now_ms), lateness, verbose)
         }
         (path, _) => return text(StatusCode::NOT_FOUND, format!("there is no probe at {path}")),
     };
@@ -112,6 +114,7 @@ fn encode(scrape: &Scrape, state: &HostState) -> anyhow::Result<String> {
         queue_depths: state.queue_depths.clone(),
         cache: state.kinds.iter().map(|kind| cached(&state.snapshot, kind)).collect(),
         requests: (scrape.requests)(),
+        most_lag_ms: scrape.inspector.lag.most_ms(clock::now_ms()),
     };
     scrape.metrics.encode(Instant::now(), &scraped).context("writing the metrics")
 }

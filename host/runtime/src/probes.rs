@@ -1,6 +1,6 @@
 //! Whether the host is live and ready, in the format of kube-apiserver's probes (`/readyz?verbose`).
 //!
-//! Live: no step of the event loop hangs. Ready: every source was listed once, the plugins found by then serve, and the
+//! Live: no step of the event loop hangs. Ready: inputs do not wait long for it, every source was listed once, the plugins found by then serve, and the
 //! kinds of serving plugins and the host's own were listed; so a rollout ends the old host only when the new one can
 //! serve its webhooks. A plugin that was refused, is blocked, or came later is shown but does not make the host
 //! unready: the others serve, and a restart would not help.
@@ -20,6 +20,8 @@ struct Check {
     /// "sources", "plugin/podset".
     name: String,
     failure: Option<String>,
+    /// What a passed one shows.
+    note: Option<String>,
     /// Whether the probe fails with it.
     required: bool,
 }
@@ -33,7 +35,7 @@ pub(crate) struct Probe {
 
 impl Check {
     fn required(name: impl Into<String>, failure: Option<String>) -> Self {
-        Self { name: name.into(), failure, required: true }
+        Self { name: name.into(), failure, note: None, required: true }
     }
 }
 
@@ -47,10 +49,19 @@ pub(crate) fn is_starting(health: &Health) -> bool {
     !health.sources_listed || health.plugins.iter().any(|plugin| plugin.starting)
 }
 
+/// How late the event loop is.
+pub(crate) struct Lateness {
+    /// The highest lag of the last minute or two.
+    pub(crate) most_ms: u64,
+    pub(crate) failure: Option<String>,
+}
+
 /// `/readyz`.
-pub(crate) fn ready(health: &Health, phase: Phase, verbose: bool) -> Probe {
+pub(crate) fn ready(health: &Health, phase: Phase, lateness: Lateness, verbose: bool) -> Probe {
+    let note = Some(format!("{} ms at most in the last minute", lateness.most_ms));
     let mut checks = vec![
         Check::required("event-loop", None),
+        Check { note, ..Check::required("event-loop-lag", lateness.failure) },
         Check::required("shutdown", (phase == Phase::Ending).then(|| "the host is ending".to_owned())),
         Check::required("sources", (!health.sources_listed).then(|| "not listed yet".to_owned())),
     ];
@@ -66,7 +77,7 @@ pub(crate) fn ready(health: &Health, phase: Phase, verbose: bool) -> Probe {
     for plugin in &health.plugins {
         let failure = (!plugin.ready).then(|| format!("{}: {}", plugin.reason, plugin.message));
         let required = phase == Phase::Starting && plugin.starting;
-        checks.push(Check { name: format!("plugin/{}", plugin.name), failure, required });
+        checks.push(Check { required, ..Check::required(format!("plugin/{}", plugin.name), failure) });
     }
     result("readyz", &checks, verbose)
 }
@@ -85,7 +96,10 @@ fn result(probe: &str, checks: &[Check], verbose: bool) -> Probe {
     let mut text = String::new();
     for check in checks {
         match &check.failure {
-            None => text.push_str(&format!("[+]{} ok\n", check.name)),
+            None => {
+                let note = check.note.as_ref().map_or_else(String::new, |note| format!(": {note}"));
+                text.push_str(&format!("[+]{} ok{note}\n", check.name));
+            }
             Some(why) => text.push_str(&format!("[-]{} failed: {}\n", check.name, why.replace('\n', " "))),
         }
     }
@@ -103,6 +117,10 @@ mod tests {
     use mortise_core::scope::Slice;
 
     use super::*;
+
+    fn ready(health: &Health, phase: Phase, verbose: bool) -> Probe {
+        super::ready(health, phase, Lateness { most_ms: 3, failure: None }, verbose)
+    }
 
     fn plugin(name: &str, ready: bool, reason: &str, message: &str) -> PluginHealth {
         PluginHealth {
@@ -134,7 +152,7 @@ mod tests {
         assert!(probe.passed);
         assert_eq!(
             probe.text,
-            "[+]event-loop ok\n[+]shutdown ok\n[+]sources ok\n\
+            "[+]event-loop ok\n[+]event-loop-lag ok: 3 ms at most in the last minute\n[+]shutdown ok\n[+]sources ok\n\
              [-]plugin/crontab failed: InvalidManifest: the manifest is not valid: writes\n\
              [+]plugin/podset ok\nreadyz check passed\n"
         );
@@ -182,6 +200,13 @@ mod tests {
         assert!(!unread.passed && unread.text.contains("[-]sources failed: not listed yet"), "{}", unread.text);
         let ending = ready(&health(), Phase::Ending, false);
         assert!(!ending.passed && ending.text.contains("[-]shutdown failed: the host is ending"), "{}", ending.text);
+    }
+
+    #[test]
+    fn a_host_whose_loop_is_late_is_not_ready_and_says_why() {
+        let lateness = Lateness { most_ms: 7_000, failure: Some("inputs wait 7 s".to_owned()) };
+        let probe = super::ready(&health(), Phase::Running, lateness, false);
+        assert!(!probe.passed && probe.text.contains("[-]event-loop-lag failed: inputs wait 7 s\n"), "{}", probe.text);
     }
 
     #[test]

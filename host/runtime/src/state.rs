@@ -13,6 +13,7 @@ use mortise_core::store::{Snapshot, Store};
 use mortise_core::watch::WatchEvent;
 use tokio::sync::watch;
 
+use crate::lag::{Lag, LagReader};
 use crate::probes::Phase;
 
 /// How soon a change of plugins is published. Kubelets probe every few seconds.
@@ -22,7 +23,7 @@ const SOON_MS: u64 = 250;
 const LATER_MS: u64 = 5_000;
 /// Publishing takes at most a hundredth of the loop's time, unless the state would get older than [`LATER_MS`].
 const PAUSE_PER_COST: u64 = 100;
-/// Longer than any step: the longest known, the end of a list of a hundred thousand objects, takes half a second.
+/// Longer than any step: the longest known, the end of a list that shows a hundred thousand objects to be gone, takes half a second.
 const STUCK_MS: u64 = 10_000;
 
 #[derive(Clone, Debug)]
@@ -59,6 +60,7 @@ impl HostState {
 pub(crate) struct Publisher {
     state: watch::Sender<Arc<HostState>>,
     step_began_ms: Arc<AtomicU64>,
+    pub(crate) lag: Lag,
     published_ms: u64,
     pause_ms: u64,
     due_ms: Option<u64>,
@@ -69,6 +71,7 @@ pub(crate) struct Publisher {
 pub(crate) struct Inspector {
     state: watch::Receiver<Arc<HostState>>,
     step_began_ms: Arc<AtomicU64>,
+    pub(crate) lag: LagReader,
 }
 
 /// `step_began_ms` between two steps.
@@ -78,8 +81,9 @@ const WAITING: u64 = u64::MAX;
 pub(crate) fn channel() -> (Publisher, Inspector) {
     let (sender, state) = watch::channel(Arc::new(HostState::unknown()));
     let step_began_ms = Arc::new(AtomicU64::new(WAITING));
-    let inspector = Inspector { state, step_began_ms: Arc::clone(&step_began_ms) };
-    (Publisher { state: sender, step_began_ms, published_ms: 0, pause_ms: 0, due_ms: None }, inspector)
+    let lag = Lag::default();
+    let inspector = Inspector { state, step_began_ms: Arc::clone(&step_began_ms), lag: lag.reader() };
+    (Publisher { state: sender, step_began_ms, lag, published_ms: 0, pause_ms: 0, due_ms: None }, inspector)
 }
 
 impl Publisher {

@@ -64,6 +64,8 @@ labels! {
     WebhookCodeLabels { webhook: String, code: String }
     ReviewLabels { controller: Arc<str>, operation: &'static str, result: &'static str }
     CompileLabels { cached: &'static str }
+    LagLabels { what: &'static str }
+    StepLabels { event: &'static str }
 }
 
 pub(super) type Seconds = Gauge<f64, AtomicU64>;
@@ -100,6 +102,7 @@ pub(super) struct Families {
     pub(super) refusals: Series<ReasonLabels, Counter>,
     pub(super) compile_seconds: Series<CompileLabels, Histogram>,
     pub(super) cache: Cache,
+    pub(super) event_loop: EventLoop,
     pub(super) watch_failures: Series<CodeLabels, Counter>,
     pub(super) writes: Series<WriteLabels, Counter>,
     pub(super) http_requests: Series<HttpLabels, Counter>,
@@ -134,6 +137,39 @@ impl Cache {
                 "Times that the API server's versions went backwards, by the kind that showed it",
             ),
             undecodable: counter(r, "mortise_undecodable_objects", "Objects that could not be decoded"),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct EventLoop {
+    pub(super) lag: Series<LagLabels, Histogram>,
+    pub(super) most_lag: Seconds,
+    pub(super) long_steps: Series<StepLabels, Histogram>,
+}
+
+impl EventLoop {
+    fn register(r: &mut AllSeries) -> Self {
+        let most_lag = Seconds::default();
+        r.registry.register(
+            "mortise_loop_lag_max_seconds",
+            "The longest time that an input or a timer waited for the event loop in the last minute or two",
+            most_lag.clone(),
+        );
+        Self {
+            lag: histogram(
+                r,
+                "mortise_loop_lag_seconds",
+                "How long an input or a timer waited until the event loop had handled it",
+                loop_buckets,
+            ),
+            most_lag,
+            long_steps: histogram(
+                r,
+                "mortise_loop_long_step_seconds",
+                "Steps of the event loop that took a millisecond or longer, by their event",
+                loop_buckets,
+            ),
         }
     }
 }
@@ -229,6 +265,7 @@ impl Families {
                 Histogram::new(exponential_buckets(0.001, 2.0, 16))
             }),
             cache: Cache::register(r),
+            event_loop: EventLoop::register(r),
             watch_failures: counter(r, "mortise_watch_failures", "Watches that failed, by reason"),
             writes: counter(r, "mortise_writes", "Writes by verb, kind and result"),
             http_requests: counter(r, "mortise_http_requests", "HTTP requests of plugins, by status"),
@@ -251,6 +288,11 @@ fn guest_buckets() -> Histogram {
     Histogram::new([
         10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1.0, 10.0,
     ])
+}
+
+/// From 10 us, a small step, to 10 s, after which a step counts as stuck; 5 and 20 ms are the aim and the bound of a step.
+fn loop_buckets() -> Histogram {
+    Histogram::new([10e-6, 50e-6, 200e-6, 1e-3, 5e-3, 20e-3, 0.1, 0.5, 1.0, 5.0, 10.0])
 }
 
 /// From 100 us to 30 s, the longest timeout of a webhook. controller-runtime has the client's defaults, whose first
