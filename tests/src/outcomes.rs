@@ -576,6 +576,13 @@ fn native_tests_refuse_what_the_host_refuses_about_requests() {
         refused(&requests(Request::get("zone", URL).header("X", value)), "a character that is not visible ASCII");
         refused(&requests(Request::get("zone", URL).secret_header("X", value, "token", "key")), "not visible ASCII");
     }
+    for name in ["Accept-Encoding", "range"] {
+        accepted(&requests(Request::get("zone", URL).header(name, "x")));
+        refused(
+            &requests(Request::get("zone", URL).bearer("token", "key").header(name, "x")),
+            "a request with a Secret has none",
+        );
+    }
     refused(
         &requests(Request::get("zone", URL).bearer("other", "key")),
         "Secret \"other\" is not declared for https://api",
@@ -680,7 +687,12 @@ fn native_tests_refuse_what_the_host_refuses_about_generated_values() {
     check(secret().generate("data", tls(&["a"], 60)).create_once(), "a certificate is renewed");
     let twice = secret().generate("data", tls(&["a"], 60)).generate("data[\"ca.crt\"]", Generated::bytes(8));
     check(twice, "another generated value has the key \"ca.crt\"");
-    let copy = json!([{"op": "copy", "from": "/data/password", "path": "/data/shown"}]);
-    let copy = acts(Patch::json(key("v1", "Secret"), &copy));
-    assert!(refusal(VAULT, &copy, Some("default")).contains("values of a Secret are not copied or moved"));
+    for operation in [
+        json!({"op": "copy", "from": "/data/password", "path": "/data/shown"}),
+        json!({"op": "test", "path": "/data/password", "value": "Z3Vlc3M="}),
+    ] {
+        let patch = acts(Patch::json(key("v1", "Secret"), &json!([operation])));
+        let refused = refusal(VAULT, &patch, Some("default"));
+        assert!(refused.contains("values of a Secret are not copied, moved or tested"), "{refused}");
+    }
 }

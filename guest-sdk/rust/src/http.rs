@@ -190,7 +190,9 @@ impl Request {
     }
 
     /// Adds a header whose value the host reads from a key of a Secret in the object's namespace, at the time of sending.
-    /// The plugin never sees it. At most 4. `http("https://...", "GET", secret = "NAME")` declares the Secret.
+    /// The plugin does not see it, also where a server echoes it. One that the host made is sent to origins that an
+    /// administrator grants in `spec.grants.generatedValuesTo` of the Plugin. At most 4, and beside them neither Range nor
+    /// Accept-Encoding. `http("https://...", "GET", secret = "NAME")` declares the Secret.
     #[must_use]
     pub fn secret_header(
         mut self,

@@ -124,10 +124,14 @@ impl From<ObjectRef> for LiveTarget {
 pub struct Sending {
     /// Returned with the result.
     pub id: HttpId,
+    /// Whose request it is.
+    pub plugin: Arc<str>,
     /// The reconcile that it belongs to.
     pub cause: Cause,
     /// Who reads the Secrets that it carries; the host, if there is none.
     pub service_account: Option<Arc<ServiceAccount>>,
+    /// Whether an administrator has granted its origin values that the host made.
+    pub gets_generated: bool,
     /// The request.
     pub request: Arc<OutgoingRequest>,
     /// The last moment of the monotonic clock at which it may be sent (X7); None: no limit.

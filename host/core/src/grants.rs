@@ -1,6 +1,6 @@
 //! What an administrator grants a plugin in its Plugin object, beside the rights of its ServiceAccount: what the host itself
-//! registers for it, kinds that decide who may do what, the host's namespace, and bounds of its own. It must not know how a
-//! version comes up.
+//! registers for it, kinds that decide who may do what, the host's namespace, where values go that the host made, and bounds of
+//! its own. It must not know how a version comes up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::http::Origin;
 use crate::limits::CallLimits;
 use crate::manifest::Manifest;
-use crate::object::Kind;
+use crate::object::{Kind, Name};
 use crate::permission::printed_by;
 use crate::refusal::Refusal;
 use crate::service_account::ServiceAccount;
@@ -42,6 +43,9 @@ pub struct Grants {
     /// It may write in the host's namespace, and ConfigMaps that bring plugins.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub host_namespace: bool,
+    /// The origins that its HTTP requests may carry values to that the host made, "https://dns.example.com".
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub generated_values_to: Names,
     /// The most objects that its outcomes may want, of all its keys together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_objects: Option<usize>,
@@ -120,6 +124,11 @@ impl Grants {
         Refusal::new("NotGranted", message)
     }
 
+    /// Whether requests to this origin may carry values that the host made. A text that is no origin grants none.
+    pub fn gives_generated_values_to(&self, origin: &Origin) -> bool {
+        self.generated_values_to.iter().any(|granted| Origin::parse(granted).as_ref() == Ok(origin))
+    }
+
     /// The bounds of the plugin's calls.
     pub fn bound(&self, limits: CallLimits) -> CallLimits {
         CallLimits {
@@ -128,6 +137,19 @@ impl Grants {
             ..limits
         }
     }
+}
+
+/// Why a request is not sent that would carry a value which the host made.
+pub fn generated_not_granted(plugin: &str, secret: &Name, key: &str, origin: &Origin) -> String {
+    let only_an_administrator = match tenant::of_plugin(plugin) {
+        Some(_) => ". Only an administrator of the cluster may write that",
+        None => "",
+    };
+    format!(
+        "Secret {secret}: the host made {key:?}, and it sends what it made to no origin that nobody has granted it to: add {:?} to \
+         spec.grants.generatedValuesTo of the Plugin {plugin}, if that server should have it{only_an_administrator}",
+        origin.to_string()
+    )
 }
 
 /// The kinds that a plugin brings, except of foreign CRDs.
@@ -241,6 +263,24 @@ mod tests {
         ]});
         assert_eq!(lacking(&Grants::default(), &manifest, false, &[]), all);
         assert_eq!(lacking(&grants(all), &manifest, false, &[]), json!(null));
+    }
+
+    #[test]
+    fn g8_values_that_the_host_made_go_to_the_origins_that_are_named_and_to_no_other() {
+        let origin = |text: &str| Origin::parse(text).unwrap();
+        let named =
+            grants(json!({"generatedValuesTo": ["https://DNS.example.com:443", "https://", "*", "https://a/b"]}));
+        assert!(named.gives_generated_values_to(&origin("https://dns.example.com")));
+        for other in ["https://dns.example.com:8443", "http://dns.example.com:443", "https://example.com", "https://a"]
+        {
+            assert!(!named.gives_generated_values_to(&origin(other)), "{other}");
+            assert!(!Grants::default().gives_generated_values_to(&origin(other)), "{other}");
+        }
+        let message = |plugin| generated_not_granted(plugin, &Name::new("shop", "db"), "token", &origin("https://a"));
+        let of_host = message("dns");
+        assert!(of_host.starts_with(r#"Secret shop/db: the host made "token""#), "{of_host}");
+        assert!(of_host.contains(r#"add "https://a" to spec.grants.generatedValuesTo of the Plugin dns"#), "{of_host}");
+        assert!(message("team-a.dns").ends_with("Only an administrator of the cluster may write that"));
     }
 
     #[test]

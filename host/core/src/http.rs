@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use crate::digest::{self, fingerprint};
 
+pub use self::redact::{REDACTED, SentValues};
 pub use self::url::Origin;
 pub(crate) use self::url::Url;
 
+mod redact;
 mod url;
 
 /// Longest time from sending a request to the end of its response. As long as a write's, so that a request that is sent
@@ -177,8 +179,16 @@ pub enum Sent {
     Response(Response),
     /// There is none.
     Failed(Failure),
+    /// It was not sent: nobody has granted its origin what it carries. The message names the grant.
+    NotGranted(Arc<str>),
     /// It was not sent: this host may not any more.
     NotSent,
+}
+
+impl From<Failure> for Sent {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
 }
 
 /// A response.

@@ -2,7 +2,7 @@
 //! repeated here, and no redirect is followed.
 //!
 //! Each request has a connection of its own: they are few, and connections that are kept would need bounds for each plugin
-//! and host. Neither headers nor bodies nor values of Secrets are logged.
+//! and host. Neither headers nor bodies nor values of Secrets are logged, and what comes back has none of the values (G8).
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -23,12 +23,13 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use mortise_core::event::Sending;
+use mortise_core::generated::is_made;
+use mortise_core::grants::generated_not_granted;
 use mortise_core::http::{
     Failure, FailureClass, Header, MAX_RESPONSE_BYTES, MAX_RESPONSE_HEADER_BYTES, MAX_RESPONSE_HEADERS, MAX_TIMEOUT_MS,
-    Origin, Response, SecretHeader, Sent,
+    Origin, Response, SecretHeader, Sent, SentValues,
 };
 use mortise_core::object::Name;
-use mortise_core::service_account::ServiceAccount;
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
 use rustls::ClientConfig;
@@ -37,6 +38,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -52,6 +54,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Names that are resolved at once, each on a thread that does not end with its request. Tokio has 512 for blocking work.
 const MAX_LOOKUPS: usize = 128;
+/// Bytes of a Secret's value in a header: what servers commonly accept of all headers.
+const MAX_SECRET_BYTES: usize = 8 << 10;
+/// Responses that are searched for values at once: each takes a dozen times its bytes for some milliseconds.
+const MAX_SEARCHES: usize = 2;
 /// A header that would give a plugin credentials of its own.
 const DROPPED: HeaderName = header::SET_COOKIE;
 
@@ -63,12 +69,13 @@ pub(crate) struct HttpClient {
     /// Also to addresses that are refused otherwise: see `address.rs`.
     to_local: bool,
     lookups: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
 }
 
 impl HttpClient {
     pub(crate) fn new(tls: Result<ClientConfig, String>, to_local: bool) -> Self {
-        let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS));
-        Self { tls: tls.map(Arc::new).map_err(Arc::from), to_local, lookups }
+        let (lookups, searches) = (Arc::new(Semaphore::new(MAX_LOOKUPS)), Arc::new(Semaphore::new(MAX_SEARCHES)));
+        Self { tls: tls.map(Arc::new).map_err(Arc::from), to_local, lookups, searches }
     }
 
     /// X7: a request is not sent after its time, and given up when the claim ends, as a write is. Its result would not be
@@ -93,7 +100,7 @@ impl HttpClient {
         match result.await {
             None => Sent::NotSent,
             Some(Ok(Ok(response))) => Sent::Response(response),
-            Some(Ok(Err(failure))) => Sent::Failed(failure),
+            Some(Ok(Err(sent))) => sent,
             Some(Err(_)) => {
                 let (origin, ms) = (&sending.request.origin, sending.request.timeout_ms);
                 Sent::Failed(failure(FailureClass::Timeout, format!("{origin} did not respond within {ms} ms")))
@@ -101,18 +108,46 @@ impl HttpClient {
         }
     }
 
-    async fn exchange(&self, sending: &Sending, api: &ApiServer) -> Result<Response, Failure> {
-        let message = message(sending, api).await?;
+    async fn exchange(&self, sending: &Sending, api: &ApiServer) -> Result<Response, Sent> {
+        let (message, values) = message(sending, api).await?;
+        match self.responded(sending, message, !values.is_empty()).await {
+            Ok(response) => Ok(self.without(values, response).await?),
+            Err(Failure { class, message }) => Err(Failure { class, message: values.text(&message) }.into()),
+        }
+    }
+
+    async fn responded(
+        &self,
+        sending: &Sending,
+        message: Request<Full<Bytes>>,
+        is_searched: bool,
+    ) -> Result<Response, Failure> {
         let origin = &sending.request.origin;
         let stream = self.connect(origin).await?;
         if !origin.is_https {
-            return respond(stream, message, origin).await;
+            return respond(stream, message, origin, is_searched).await;
         }
         let failed = |why: String| failure(FailureClass::Tls, format!("no TLS with {origin}: {why}"));
         let tls = self.tls.clone().map_err(|why| failed(why.to_string()))?;
         let name = ServerName::try_from(origin.host.to_string()).map_err(|error| failed(error.to_string()))?;
         let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(|error| failed(error.to_string()))?;
-        respond(stream, message, origin).await
+        respond(stream, message, origin, is_searched).await
+    }
+
+    /// The response without the values that the request carried. Off the threads that all connections are read on; a search
+    /// keeps its place until its end, also when its request is over.
+    async fn without(&self, values: SentValues, response: Response) -> Result<Response, Failure> {
+        if values.is_empty() {
+            return Ok(response);
+        }
+        let ended = |why: String| failure(FailureClass::Protocol, format!("the response was not searched: {why}"));
+        let place = Arc::clone(&self.searches).acquire_owned().await.map_err(|error| ended(error.to_string()))?;
+        let search = spawn_blocking(move || {
+            let response = values.redact(response);
+            drop(place);
+            response
+        });
+        search.await.map_err(|error| ended(error.to_string()))
     }
 
     /// Connects to the first address that accepts. The addresses that are checked are those that are connected to, so a name
@@ -172,37 +207,43 @@ fn failure(class: FailureClass, message: String) -> Failure {
     Failure { class, message: message.into() }
 }
 
-/// The request as it is sent.
-async fn message(sending: &Sending, api: &ApiServer) -> Result<Request<Full<Bytes>>, Failure> {
-    let (request, account) = (&sending.request, sending.service_account.as_deref());
+/// The request as it is sent, and the values of Secrets in it.
+async fn message(sending: &Sending, api: &ApiServer) -> Result<(Request<Full<Bytes>>, SentValues), Sent> {
+    let request = &sending.request;
     let mut builder = Request::builder()
         .method(request.method.as_str())
         .uri(&*request.path)
         .header(header::HOST, request.origin.authority())
         .header(header::USER_AGENT, USER_AGENT)
         .header(header::CONNECTION, "close");
+    if !request.secret_headers.is_empty() {
+        builder = builder.header(header::ACCEPT_ENCODING, "identity");
+    }
     for (name, value) in &request.headers {
         builder = builder.header(&**name, &**value);
     }
+    let mut values = SentValues::default();
     for secret in &request.secret_headers {
-        builder = builder.header(&*secret.name, secret_value(secret, &request.namespace, account, api).await?);
+        let value = secret_value(secret, sending, api).await?;
+        builder = builder.header(&*secret.name, secret_header(secret, &request.namespace, &value)?);
+        values.add(&value);
     }
     let body = Full::new(Bytes::copy_from_slice(&request.body));
-    builder.body(body).map_err(|error| {
-        failure(FailureClass::Protocol, format!("the request to {} cannot be sent: {error}", request.origin))
-    })
+    match builder.body(body) {
+        Ok(message) => Ok((message, values)),
+        Err(error) => {
+            let why = format!("the request to {} cannot be sent: {error}", request.origin);
+            Err(failure(FailureClass::Protocol, why).into())
+        }
+    }
 }
 
 /// Reads a Secret with the plugin's rights, at the time of sending, so that a changed Secret counts at once.
-async fn secret_value(
-    header: &SecretHeader,
-    namespace: &str,
-    account: Option<&ServiceAccount>,
-    api: &ApiServer,
-) -> Result<HeaderValue, Failure> {
-    let name = Name::new(namespace, &header.secret);
-    let failed = |why: &str| failure(FailureClass::Secret, format!("Secret {name}: {why}"));
-    let secret = match api.read_secret(&name, account).await {
+async fn secret_value(header: &SecretHeader, sending: &Sending, api: &ApiServer) -> Result<Vec<u8>, Sent> {
+    let Sending { plugin, request, .. } = sending;
+    let name = Name::new(&request.namespace, &header.secret);
+    let failed = |why: &str| Sent::Failed(failure(FailureClass::Secret, format!("Secret {name}: {why}")));
+    let secret = match api.read_secret(&name, sending.service_account.as_deref()).await {
         Ok(Some(secret)) => secret,
         Ok(None) => return Err(failed("it does not exist")),
         Err(error) => return Err(failed(&format!("it cannot be read: {}", error.message))),
@@ -213,18 +254,36 @@ async fn secret_value(
     if encoded.is_empty() {
         return Err(failed(&format!("{:?} is empty", header.key)));
     }
+    if is_made(&secret, &header.key) && !sending.gets_generated {
+        let why = generated_not_granted(plugin, &name, &header.key, &request.origin);
+        return Err(Sent::NotGranted(why.into()));
+    }
     let value = STANDARD.decode(encoded).map_err(|_| failed(&format!("{:?} is not base64", header.key)))?;
-    let mut value = HeaderValue::from_bytes(&[header.prefix.as_bytes(), &value].concat()).map_err(|_| {
-        failed(&format!(
-            "{:?} has a character that a header must not have, such as a line break at the end",
-            header.key
-        ))
+    if value.len() > MAX_SECRET_BYTES {
+        return Err(failed(&format!("{:?} has more than {MAX_SECRET_BYTES} bytes", header.key)));
+    }
+    Ok(value)
+}
+
+/// The header with a Secret's value.
+fn secret_header(header: &SecretHeader, namespace: &str, value: &[u8]) -> Result<HeaderValue, Failure> {
+    let mut value = HeaderValue::from_bytes(&[header.prefix.as_bytes(), value].concat()).map_err(|_| {
+        let why = format!(
+            "Secret {namespace}/{}: {:?} has a character that a header must not have, such as a line break at the end",
+            header.secret, header.key
+        );
+        failure(FailureClass::Secret, why)
     })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-async fn respond<S>(stream: S, message: Request<Full<Bytes>>, origin: &Origin) -> Result<Response, Failure>
+async fn respond<S>(
+    stream: S,
+    message: Request<Full<Bytes>>,
+    origin: &Origin,
+    is_searched: bool,
+) -> Result<Response, Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -237,7 +296,7 @@ where
         http1::Builder::new().max_buf_size(MAX_HEAD_BYTES).handshake(TokioIo::new(stream)).await.map_err(lost)?;
     let response = async {
         let response = sender.send_request(message).await.map_err(lost)?;
-        read(response, origin).await
+        read(response, origin, is_searched).await
     };
     // The connection moves the bytes. What it has received before its end, or its error, comes through the response.
     let connection = async {
@@ -250,8 +309,15 @@ where
     }
 }
 
-async fn read(response: http::Response<Incoming>, origin: &Origin) -> Result<Response, Failure> {
+/// One that is searched has no encoding, in which nothing would be found.
+async fn read(response: http::Response<Incoming>, origin: &Origin, is_searched: bool) -> Result<Response, Failure> {
     let (head, body) = response.into_parts();
+    let is_encoded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if is_searched && head.headers.get_all(header::CONTENT_ENCODING).iter().any(is_encoded) {
+        let why =
+            format!("the response of {origin} has a content-encoding, to a request with a Secret that asked for none");
+        return Err(failure(FailureClass::Protocol, why));
+    }
     let body = match Limited::new(body, MAX_RESPONSE_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => {

@@ -121,21 +121,22 @@ pub(crate) fn span_of(write: &Write) -> Span {
 pub(crate) fn requested(throttle: &Throttle, sending: &Sending, sent: &Sent) {
     let (request, object) = (&sending.request, &sending.cause.object);
     let (key, origin, method) = (&request.key, &request.origin, request.method.as_str());
+    let failed = |class: &'static str, message: &str| {
+        let subject = ("HTTP request", &sending.cause.controller, origin.to_string());
+        match throttle.count(Instant::now(), subject, class) {
+            Some(Occurrence::New { repeated }) => {
+                info!(%object, ?key, method, %origin, class, repeated, "an HTTP request failed: {message}");
+            }
+            Some(Occurrence::Repeated(times) | Occurrence::Others(times)) => {
+                info!(%object, %origin, class, times, "HTTP requests fail: {message}");
+            }
+            None => debug!(%object, ?key, method, %origin, class, "an HTTP request failed again: {message}"),
+        }
+    };
     match sent {
         Sent::Response(response) => debug!(%object, ?key, method, %origin, status = response.status, "HTTP request"),
-        Sent::Failed(Failure { class, message }) => {
-            let class = class.as_str();
-            let subject = ("HTTP request", &sending.cause.controller, origin.to_string());
-            match throttle.count(Instant::now(), subject, class) {
-                Some(Occurrence::New { repeated }) => {
-                    info!(%object, ?key, method, %origin, class, repeated, "an HTTP request failed: {message}");
-                }
-                Some(Occurrence::Repeated(times) | Occurrence::Others(times)) => {
-                    info!(%object, %origin, class, times, "HTTP requests fail: {message}");
-                }
-                None => debug!(%object, ?key, method, %origin, class, "an HTTP request failed again: {message}"),
-            }
-        }
+        Sent::Failed(Failure { class, message }) => failed(class.as_str(), message),
+        Sent::NotGranted(message) => failed("not_granted", message),
         Sent::NotSent => debug!(%object, ?key, method, %origin, "an HTTP request was not sent: this host may not now"),
     }
 }

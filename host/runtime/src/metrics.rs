@@ -254,6 +254,7 @@ impl Metrics {
                 _ => "other".to_owned(),
             },
             Sent::Failed(failure) => failure.class.as_str().to_owned(),
+            Sent::NotGranted(_) => "not_granted".to_owned(),
             Sent::NotSent => "not_sent".to_owned(),
         };
         self.families.http_requests.of(&HttpLabels { controller: controller.clone(), code }).inc();

@@ -6,6 +6,10 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
 use mortise_control_plane::ADMIN;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 use super::foo::field;
@@ -37,13 +41,7 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        // Of five digits.
-        let listener = loop {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            if listener.local_addr().unwrap().port() >= 10_000 {
-                break listener;
-            }
-        };
+        let listener = listener();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared::default());
         let of_threads = Arc::clone(&shared);
@@ -71,22 +69,70 @@ impl Server {
         self.shared.changed.notify_all();
     }
 
-    /// The guest with this server's origin.
     fn guest(&self) -> Vec<u8> {
-        let mut bytes = std::fs::read(built("test-guests/requesting.wasm")).unwrap();
-        let own = format!("127.0.0.1:{}", self.port);
-        let places: Vec<usize> = bytes
-            .windows(DECLARED.len())
-            .enumerate()
-            .filter(|(_, window)| *window == DECLARED)
-            .map(|(at, _)| at)
-            .collect();
-        assert!(!places.is_empty(), "the guest declares no origin");
-        for at in places {
-            bytes[at..at + DECLARED.len()].copy_from_slice(own.as_bytes());
-        }
-        bytes
+        guest(self.port)
     }
+}
+
+/// A listener on a port of five digits.
+fn listener() -> TcpListener {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        if listener.local_addr().unwrap().port() >= 10_000 {
+            return listener;
+        }
+    }
+}
+
+/// The guest with the origin of a server on this port.
+fn guest(port: u16) -> Vec<u8> {
+    let mut bytes = std::fs::read(built("test-guests/requesting.wasm")).unwrap();
+    let own = format!("127.0.0.1:{port}");
+    let places: Vec<usize> =
+        bytes.windows(DECLARED.len()).enumerate().filter(|(_, window)| *window == DECLARED).map(|(at, _)| at).collect();
+    assert!(!places.is_empty(), "the guest declares no origin");
+    for at in places {
+        bytes[at..at + DECLARED.len()].copy_from_slice(own.as_bytes());
+    }
+    bytes
+}
+
+/// A server over TLS that responds with the Authorization header of each request: the port, the certificate in PEM, and the
+/// headers.
+fn echo() -> (u16, String, Arc<Mutex<Vec<String>>>) {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(made.signing_key.serialize_pem().as_bytes()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let (config, listener, received) = (Arc::new(config), listener(), Arc::new(Mutex::new(Vec::new())));
+    let (port, of_thread) = (listener.local_addr().unwrap().port(), Arc::clone(&received));
+    // Ends with the process.
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            stream.set_read_timeout(Some(DEADLINE)).unwrap();
+            let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+            let mut bytes = Vec::new();
+            let mut chunk = [0; 4_096];
+            while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+                match stream.read(&mut chunk) {
+                    Ok(0) | Err(_) => break,
+                    Ok(count) => bytes.extend_from_slice(&chunk[..count]),
+                }
+            }
+            let head = String::from_utf8_lossy(&bytes).into_owned();
+            let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+            let sent = lines.find(|(name, _)| name.eq_ignore_ascii_case("authorization")).map(|(_, value)| value);
+            let Some(sent) = sent else { continue };
+            of_thread.lock().unwrap().push(sent.to_owned());
+            let response = format!("HTTP/1.1 200 OK\r\nX-Echo: {sent}\r\nContent-Length: {}\r\n\r\n{sent}", sent.len());
+            let _ = stream.write_all(response.as_bytes()).and_then(|()| stream.flush());
+        }
+    });
+    (port, made.cert.pem(), received)
 }
 
 fn respond(mut stream: TcpStream, shared: &Shared) {
@@ -260,4 +306,42 @@ fn x8_a_host_killed_between_a_request_and_its_write_sends_it_again_with_the_same
     assert!(first.idempotency_key.is_some(), "{first:?}");
     assert_eq!(first.idempotency_key, again.idempotency_key);
     assert!(first.line.starts_with("POST "), "{first:?}");
+}
+
+#[test]
+fn g8_a_value_that_the_host_made_is_sent_with_a_grant_alone_and_no_echo_shows_it() {
+    let (port, certificate, received) = echo();
+    let origin = format!("https://127.0.0.1:{port}");
+    let authority = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(authority.path(), certificate).unwrap();
+    let mut world = World::new("http-secrets");
+    world.start_host_as(ADMIN, &["--allow-http=local", "--http-ca", authority.path().to_str().unwrap()]);
+    world.offer_bytes("requesting", &guest(port));
+    world.wait_ready("requesting");
+    let request = |key: &str| json!({"key": key, "url": format!("{origin}/{key}"), "token": key});
+    world.apply(&json!({
+        "apiVersion": "test.mortise.dev/v1", "kind": "Fetch",
+        "metadata": {"name": "fetch", "namespace": world.namespace},
+        "spec": {"makesToken": true, "requests": [request("own"), request("made")]},
+    }));
+    const ECHO: &str = "200 Bearer [value of a Secret]";
+    wait_response(&world, "own", ECHO);
+    wait_response(&world, "made", "Secret");
+    let message = world.wait_condition("requesting", "Permitted", "False", "NotGranted");
+    let grant = format!("add \"{origin}\" to spec.grants.generatedValuesTo of the Plugin requesting");
+    assert!(message.contains(&grant) && message.contains("the host made \"made\""), "{message}");
+    assert_eq!(*received.lock().unwrap(), ["Bearer s3cret-0f-s0me0ne"]);
+
+    let patch = json!({"spec": {"grants": {"generatedValuesTo": [origin]}}}).to_string();
+    world.kubectl(&["patch", "plugin", "requesting", "--type=merge", "-p", &patch]);
+    wait_response(&world, "made", ECHO);
+    world.wait_condition("requesting", "Permitted", "True", "Allowed");
+    let path = "go-template={{.data.made | base64decode}}";
+    let made = world.kubectl_here(&["get", "secret", "token", "-o", path]);
+    assert_eq!(made.len(), 32, "{made}");
+    assert_eq!(*received.lock().unwrap(), ["Bearer s3cret-0f-s0me0ne".to_owned(), format!("Bearer {made}")]);
+    let plugin = world.kubectl(&["get", "plugin", "requesting", "-o", "yaml"]);
+    for text in [field(&world, "fetch/fetch", "{}"), field(&world, "events", "{}"), world.log_since_start(), plugin] {
+        assert!(!text.contains(&made) && !text.contains("s3cret-0f-s0me0ne"), "{text}");
+    }
 }

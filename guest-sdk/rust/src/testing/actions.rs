@@ -169,8 +169,9 @@ fn check_operations(patch: &Value, is_secret: bool) -> Refused {
         let (Some(op), Some(path)) = (operation["op"].as_str(), operation["path"].as_str()) else {
             return Err(format!("operation {at}: op and path are missing"));
         };
-        if is_secret && matches!(op, "copy" | "move") {
-            return Err(format!("operation {at}: values of a Secret are not copied or moved, some are for no plugin"));
+        if is_secret && matches!(op, "copy" | "move" | "test") {
+            let why = "values of a Secret are not copied, moved or tested, some are for no plugin";
+            return Err(format!("operation {at}: {why}"));
         }
         let from = operation["from"].as_str().filter(|_| op == "move");
         for path in [Some(path), from].into_iter().flatten().filter(|_| op != "test") {

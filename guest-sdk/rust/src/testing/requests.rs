@@ -43,6 +43,9 @@ const RESERVED: [&str; 11] = [
     "user-agent",
 ];
 
+/// Headers by which the host could not find a Secret's value in the response.
+const OBSCURING: [&str; 2] = ["accept-encoding", "range"];
+
 /// Checks the requests of an outcome about `primary`.
 pub(super) fn check(requests: &[Request], declared: &[&Http], primary: &Value) -> Refused {
     if requests.len() > MAX_REQUESTS {
@@ -111,6 +114,7 @@ fn headers(request: &Request) -> Refused {
     if secret > MAX_SECRET_HEADERS {
         return Err(format!("headers: {secret} are from Secrets, the most is {MAX_SECRET_HEADERS}"));
     }
+    let has_secrets = secret > 0;
     let secret = request.secret_headers().map(|[name, prefix, ..]| (name, prefix));
     let headers: Vec<(&str, &str)> = request.headers().chain(secret).collect();
     let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -125,6 +129,11 @@ fn headers(request: &Request) -> Refused {
         let lower = name.to_ascii_lowercase();
         if RESERVED.contains(&lower.as_str()) || lower.starts_with("proxy-") {
             return Err(format!("headers: {name}: the host sets it"));
+        }
+        if has_secrets && OBSCURING.contains(&lower.as_str()) {
+            return Err(format!(
+                "headers: {name}: a request with a Secret has none, so that its value is found in the response"
+            ));
         }
         if !value.bytes().all(|byte| (b' '..=b'~').contains(&byte) || byte == b'\t') {
             return Err(format!("headers: {name}: its value has a character that is not visible ASCII"));

@@ -135,6 +135,7 @@ impl Lifecycle {
             ToLifecycle::Permitted { plugin, permission } => self.on_permitted(plugin, &permission, cx),
             ToLifecycle::Faulted { plugin, message } => self.on_faulted(plugin, message),
             ToLifecycle::Recovered { plugin } => self.on_recovered(plugin, cx),
+            ToLifecycle::NotGranted { plugin, message } => self.on_not_granted(plugin, message, cx),
             ToLifecycle::Throttled { plugin, message } => self.on_throttled(plugin, message, cx),
             ToLifecycle::Wrote { write: PluginWrite::Object(name), op, result } => {
                 self.on_object_wrote(&name, &op, result, cx);

@@ -45,6 +45,8 @@ pub(super) enum ToLifecycle {
     Denied { plugin: Arc<str>, permission: Permission, message: String },
     /// A write with that permission succeeded since, or no key needs it any more.
     Permitted { plugin: Arc<str>, permission: Permission },
+    /// Why HTTP requests of the plugin are not sent: nobody has granted their origins what they carry. None: all are sent.
+    NotGranted { plugin: Arc<str>, message: Option<Arc<str>> },
     /// The first key of the plugin whose call ended in a fault.
     Faulted { plugin: Arc<str>, message: String },
     /// No key of the plugin has a fault any more.

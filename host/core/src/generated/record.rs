@@ -112,6 +112,11 @@ fn hidden_keys(object: &Value) -> BTreeSet<String> {
     }
 }
 
+/// Whether the host made the value at this key, as far as the Secret's record says; all values, when it cannot be read.
+pub fn is_made(secret: &Value, key: &str) -> bool {
+    hidden_keys(secret).contains(key)
+}
+
 fn cut(object: &mut Value, keys: &BTreeSet<String>) {
     for map in ["data", "stringData"] {
         let members = object.get_mut(map).and_then(Value::as_object_mut).into_iter().flatten();

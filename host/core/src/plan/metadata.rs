@@ -74,8 +74,8 @@ fn check_no_directive(map: &str, keys: &Value) -> Result<(), String> {
     directive.map_or(Ok(()), |directive| Err(format!("metadata.{map}[{directive:?}]: {why}")))
 }
 
-/// Checks the operations of a JSON patch. A `test` may read any path. A `copy` within a Secret would show under another
-/// key what no plugin sees.
+/// Checks the operations of a JSON patch. A `test` may read any path, but of a Secret, where it would say whether a guess is
+/// right. A `copy` there would show under another key what no plugin sees.
 pub(super) fn check_operations(patch: &Value, is_secret: bool) -> Result<(), String> {
     let Some(operations) = patch.as_array() else {
         return Err("the body of a json-patch is a list of operations".to_owned());
@@ -84,8 +84,9 @@ pub(super) fn check_operations(patch: &Value, is_secret: bool) -> Result<(), Str
         let (Some(op), Some(path)) = (operation["op"].as_str(), operation["path"].as_str()) else {
             return Err(format!("operation {at}: op and path are missing"));
         };
-        if is_secret && matches!(op, "copy" | "move") {
-            return Err(format!("operation {at}: values of a Secret are not copied or moved, some are for no plugin"));
+        if is_secret && matches!(op, "copy" | "move" | "test") {
+            let why = "values of a Secret are not copied, moved or tested, some are for no plugin";
+            return Err(format!("operation {at}: {why}"));
         }
         let all = [Some(path), operation["from"].as_str()];
         if all.into_iter().flatten().any(|pointer| pointer.matches('/').count() > MAX_POINTER_MEMBERS) {

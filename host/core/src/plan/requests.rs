@@ -41,6 +41,10 @@ const RESERVED: [&str; 11] = [
     "user-agent",
 ];
 
+/// Headers that have a server send a part of its response, or encode it, so that the host could not find in it the values of
+/// Secrets that the request carries.
+const OBSCURING: [&str; 2] = ["accept-encoding", "range"];
+
 pub(super) fn prepare(
     spec: &ControllerSpec,
     primary: &Object,
@@ -118,6 +122,7 @@ fn check_headers(request: &Request) -> Result<(), String> {
     if secret > MAX_SECRET_HEADERS {
         return Err(format!("headers: {secret} are from Secrets, the most is {MAX_SECRET_HEADERS}"));
     }
+    let has_secrets = secret > 0;
     let secret = request.secret_headers.iter().map(|header| (&header.name, &header.prefix));
     let headers = || request.headers.iter().map(|(name, value)| (name, value)).chain(secret.clone());
     let bytes: usize = headers().map(|(name, value)| name.len() + value.len()).sum();
@@ -131,6 +136,11 @@ fn check_headers(request: &Request) -> Result<(), String> {
         let lower = name.to_ascii_lowercase();
         if RESERVED.contains(&lower.as_str()) || lower.starts_with("proxy-") {
             return Err(format!("headers: {name}: the host sets it"));
+        }
+        if has_secrets && OBSCURING.contains(&lower.as_str()) {
+            return Err(format!(
+                "headers: {name}: a request with a Secret has none, so that its value is found in the response"
+            ));
         }
         if !value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) {
             return Err(format!("headers: {name}: its value has a character that is not visible ASCII"));

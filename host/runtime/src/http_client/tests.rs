@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::StatusCode;
 use mortise_core::certificates::Validity;
 use mortise_core::digest::Digest;
-use mortise_core::http::{HttpId, Method, OutgoingRequest};
+use mortise_core::http::{HttpId, Method, OutgoingRequest, REDACTED};
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::write::Cause;
 use mortise_kube::tls;
@@ -64,7 +64,15 @@ fn request(address: SocketAddr) -> OutgoingRequest {
 fn sending(request: OutgoingRequest, not_after_ms: Option<u64>) -> Sending {
     let object = ObjectRef { kind: Kind::new("example.com/v1", "Zone"), name: Name::new("default", "a") };
     let cause = Cause { controller: "dns/Zone".into(), object, digest: Digest("sha256:00".into()) };
-    Sending { id: HttpId(1), cause, service_account: None, request: Arc::new(request), not_after_ms }
+    Sending {
+        id: HttpId(1),
+        plugin: "dns".into(),
+        cause,
+        service_account: None,
+        gets_generated: false,
+        request: Arc::new(request),
+        not_after_ms,
+    }
 }
 
 fn client(to_local: bool) -> HttpClient {
@@ -251,9 +259,14 @@ fn validity() -> Validity {
 #[tokio::test]
 async fn a_secret_is_read_when_the_request_is_sent_and_its_errors_do_not_show_it() {
     const SECRETS: &str = r#"{"resources":[{"name":"secrets","kind":"Secret","namespaced":true}]}"#;
-    let data = json!({"token": STANDARD.encode("s3cret"), "lines": STANDARD.encode("s3cret\n"), "empty": ""});
+    let long = "s3cret".repeat(MAX_SECRET_BYTES);
+    let data = json!({
+        "token": STANDARD.encode("s3cret"), "lines": STANDARD.encode("s3cret\n"), "long": STANDARD.encode(long), "empty": "",
+    });
     let secret = |name: &str, annotations: Value| {
-        let metadata = json!({"name": name, "namespace": "default", "annotations": annotations});
+        let metadata = json!({
+            "name": name, "namespace": "default", "uid": "u", "resourceVersion": "1", "annotations": annotations,
+        });
         json!({"kind": "Secret", "apiVersion": "v1", "metadata": metadata, "data": data}).to_string()
     };
     let record = json!({"token": {"recipe": "alphanumeric-6", "drawnAt": "2026-01-01T00:00:00Z"}}).to_string();
@@ -279,20 +292,84 @@ async fn a_secret_is_read_when_the_request_is_sent_and_its_errors_do_not_show_it
         let header = SecretHeader { name: "Authorization".into(), prefix: "Bearer ".into(), secret, key };
         sending(OutgoingRequest { secret_headers: vec![header], ..request(address) }, None)
     };
-    // Also one that the host has made, and one with a record that nobody can read.
-    for secret in ["dns", "made", "unreadable"] {
-        assert_eq!(response_of(client(true).send(&with(secret, "token"), &api).await).status, 200);
+    // Also one that the host has made, and one with a record that nobody can read, where that is granted.
+    for (secret, gets_generated) in [("dns", false), ("dns", true), ("made", true), ("unreadable", true)] {
+        let sending = Sending { gets_generated, ..with(secret, "token") };
+        assert_eq!(response_of(client(true).send(&sending, &api).await).status, 200);
         let head = heads.recv().await.unwrap();
         assert!(head.contains("authorization: Bearer s3cret\r\n"), "{head}");
+        assert!(head.contains("accept-encoding: identity\r\n"), "{head}");
+    }
+    for secret in ["made", "unreadable"] {
+        let Sent::NotGranted(why) = client(true).send(&with(secret, "token"), &api).await else {
+            panic!("it was sent")
+        };
+        let grant = format!("add \"http://{address}\" to spec.grants.generatedValuesTo of the Plugin dns");
+        assert!(why.contains(&format!("Secret default/{secret}")) && why.contains(&grant), "{why}");
+        assert!(!why.contains("s3cret") && heads.try_recv().is_err(), "{why}");
     }
     for (secret, key, why) in [
         ("none", "token", "Secret default/none: it does not exist"),
         ("dns", "none", "Secret default/dns: it has no key \"none\""),
         ("dns", "empty", "Secret default/dns: \"empty\" is empty"),
+        ("dns", "long", "\"long\" has more than 8192 bytes"),
         ("dns", "lines", "\"lines\" has a character that a header must not have, such as a line break at the end"),
     ] {
         let (class, message) = class_of(client(true).send(&with(secret, key), &api).await);
         assert!(class == FailureClass::Secret && message.contains(why), "{message}");
         assert!(!message.contains("s3cret") && heads.try_recv().is_err());
     }
+}
+
+/// A client of an API server with one Secret, whose token is "s3cret".
+async fn with_secret() -> ApiServer {
+    let secret = json!({
+        "kind": "Secret", "apiVersion": "v1", "metadata": {
+            "name": "dns", "namespace": "default", "uid": "u", "resourceVersion": "1",
+        },
+        "data": {"token": STANDARD.encode("s3cret")},
+    });
+    let api = serve_on_loopback(move |request| {
+        let resources = json!({"resources": [{"name": "secrets", "kind": "Secret", "namespaced": true}]});
+        let body = if request.path() == "/api/v1" { resources } else { secret.clone() };
+        async move { response(StatusCode::OK, "application/json", body.to_string()) }
+    });
+    api_server(&api.await).await
+}
+
+#[tokio::test]
+async fn g8_a_server_that_echoes_a_request_shows_the_plugin_no_value_that_it_carried() {
+    let api = with_secret().await;
+    let echo = format!("Bearer s3cret, {}, s%33cret, 733363726574", STANDARD.encode("Bearer s3cret"));
+    let text = |more: &str| {
+        let length = echo.len();
+        format!("HTTP/1.1 200 OK\r\nX-Echo: Bearer s3cret\r\nS3cret: 1\r\n{more}Content-Length: {length}\r\n\r\n{echo}")
+    };
+    let header = SecretHeader {
+        name: "Authorization".into(),
+        prefix: "Bearer ".into(),
+        secret: "dns".into(),
+        key: "token".into(),
+    };
+    let with = |address| sending(OutgoingRequest { secret_headers: vec![header.clone()], ..request(address) }, None);
+    let (address, mut heads) = responding(&text("")).await;
+    let response = response_of(client(true).send(&with(address), &api).await);
+    assert!(heads.recv().await.unwrap().contains("Bearer s3cret"));
+    let body = String::from_utf8(response.body.to_vec()).unwrap();
+    let parts = format!("Bearer {REDACTED}, QmVhcmVyI{REDACTED}==, {REDACTED}, {REDACTED}");
+    assert_eq!(body, parts);
+    let expected = [
+        ("x-echo".into(), format!("Bearer {REDACTED}").into()),
+        ("content-length".into(), body.len().to_string().into()),
+    ];
+    assert_eq!(response.headers, expected);
+    // In another encoding nothing would be found.
+    let (address, _heads) = responding(&text("Content-Encoding: gzip\r\n")).await;
+    let (class, why) = class_of(client(true).send(&with(address), &api).await);
+    assert!(class == FailureClass::Protocol && why.contains("content-encoding"), "{why}");
+    let (address, _heads) = responding(&text("Content-Encoding: Identity\r\n")).await;
+    assert_eq!(response_of(client(true).send(&with(address), &api).await).status, 200);
+    // Without a Secret a response is what the server sent.
+    let (address, _heads) = responding(&text("Content-Encoding: gzip\r\n")).await;
+    assert_eq!(&*response_of(send(request(address)).await).body, echo.as_bytes());
 }

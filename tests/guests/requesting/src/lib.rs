@@ -1,5 +1,5 @@
 //! A Fetch sends the HTTP requests that its spec lists. Its status has their responses, and each response that is to be kept
-//! becomes a ConfigMap.
+//! becomes a ConfigMap. It may have a Secret "token" for its requests, with a value of its own and one that the host makes.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,13 @@ use mortise_sdk::{Method, Request};
 /// Requests and their responses.
 #[derive(CustomResource, Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[resource(group = "test.mortise.dev", version = "v1", kind = "Fetch", status = FetchStatus)]
+#[serde(rename_all = "camelCase")]
 pub struct FetchSpec {
     /// The requests.
     pub requests: Vec<Wanted>,
+    /// Make the Secret.
+    #[serde(default)]
+    pub makes_token: bool,
 }
 
 /// What came back.
@@ -35,6 +39,9 @@ pub struct Wanted {
     /// Its timeout.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
+    /// A secret header: the key of the Secret.
+    #[serde(default)]
+    pub token: Option<String>,
     /// Its refresh.
     #[serde(default)]
     pub refresh_ms: Option<u64>,
@@ -44,9 +51,18 @@ pub struct Wanted {
 }
 
 // A test replaces the port by that of its server.
-#[reconciler(owns("v1/ConfigMap"), http("http://127.0.0.1:10000", "GET", "POST"))]
+#[reconciler(
+    owns("v1/ConfigMap", "v1/Secret"),
+    http("http://127.0.0.1:10000", "GET", "POST"),
+    http("https://127.0.0.1:10000", "GET", secret = "token")
+)]
 fn reconcile(fetch: &Fetch, cx: &Context) -> Result<Outcome<FetchStatus>, Failure> {
     let mut outcome = Outcome::children([]);
+    if fetch.spec.makes_token {
+        let data = json!({"own": "czNjcmV0LTBmLXMwbWUwbmU="});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "data": data});
+        outcome = outcome.then([Child::new("token", secret).generate("data.made", Generated::alphanumeric(32))]);
+    }
     let mut responses = BTreeMap::new();
     for wanted in &fetch.spec.requests {
         let request = request(wanted);
@@ -74,6 +90,9 @@ fn reconcile(fetch: &Fetch, cx: &Context) -> Result<Outcome<FetchStatus>, Failur
 fn request(wanted: &Wanted) -> Request {
     let method = if wanted.post.is_some() { Method::Post } else { Method::Get };
     let mut request = Request::new(method, &wanted.key, &wanted.url).body(wanted.post.clone().unwrap_or_default());
+    if let Some(key) = &wanted.token {
+        request = request.bearer("token", key);
+    }
     if let Some(milliseconds) = wanted.timeout_ms {
         request = request.timeout(Duration::from_millis(milliseconds));
     }

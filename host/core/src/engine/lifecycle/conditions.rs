@@ -167,6 +167,9 @@ impl Lifecycle {
             let rule = missing_text(message, permission, account, &self.rights_printed_by(name, plugin));
             return no(PERMITTED, "Forbidden", format!("{message}\n{rule}"));
         }
+        if let Some(message) = &plugin.not_granted {
+            return no(PERMITTED, "NotGranted", &**message);
+        }
         if let Some((account, kind, reviewed)) = plugin.unreadable_kind() {
             let printed = format!("`{}` prints the rules", self.rights_printed_by(name, plugin));
             return match &reviewed.asking.failed {

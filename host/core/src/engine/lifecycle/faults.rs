@@ -34,6 +34,17 @@ impl Lifecycle {
         }
     }
 
+    pub(super) fn on_not_granted(&mut self, name: Arc<str>, message: Option<Arc<str>>, cx: &Context<'_>) {
+        let Some(plugin) = self.plugins.get_mut(&name) else { return };
+        let is_denied = message.is_some();
+        plugin.not_granted = message;
+        if is_denied {
+            self.mark_dirty(&name);
+        } else {
+            self.arm(PASSED_MS, Timer::Status(name), cx);
+        }
+    }
+
     pub(super) fn on_faulted(&mut self, name: Arc<str>, message: String) {
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
         plugin.fault = Some(message);

@@ -41,6 +41,8 @@ pub(super) struct Plugin {
     pub observed: Option<Refusal>,
     /// Denied permissions, with the API server's messages.
     pub denied: BTreeMap<Permission, String>,
+    /// Why HTTP requests of it are not sent.
+    pub not_granted: Option<Arc<str>>,
     /// The message of a call that ended in a fault.
     pub fault: Option<String>,
     pub throttled: Option<Throttled>,

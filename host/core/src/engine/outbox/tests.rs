@@ -113,8 +113,10 @@ fn x7_a_request_carries_the_time_until_which_it_may_be_sent() {
     let cause = Cause { controller: "dns/Zone".into(), object: target(), digest: crate::digest::of(b"1") };
     let sending = Sending {
         id: HttpId(1),
+        plugin: "dns".into(),
         cause,
         service_account: None,
+        gets_generated: false,
         request: Arc::new(OutgoingRequest::sample("zone", 1)),
         not_after_ms: None,
     };

@@ -175,6 +175,7 @@ impl Reconciler {
         for id in before.into_values() {
             self.remove_controller(id, cx);
         }
+        self.exchanges.retry_denied(plugin, cx.now.mono_ms);
     }
 
     pub(super) fn withdraw(&mut self, plugin: &Arc<str>, cx: &mut Context<'_>) {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use self::denials::Denials;
 use self::in_flight::{InFlight, Of};
 use self::kept::{Kept, no_room, response_without_room};
 use super::plugin_counts::PluginCounts;
@@ -16,6 +17,7 @@ use crate::time::Now;
 use crate::token_bucket::TokenBucket;
 use crate::workqueue::Key;
 
+mod denials;
 mod in_flight;
 mod kept;
 #[cfg(test)]
@@ -47,6 +49,8 @@ pub(super) struct Exchanges {
     budgets: BTreeMap<Arc<str>, TokenBucket>,
     /// Plugins that are over their budget, and until when.
     throttled: BTreeMap<Arc<str>, u64>,
+    /// Those whose last result is that nobody has granted what they carry.
+    denials: Denials,
     kept: Kept,
     next_due_ms: Option<u64>,
 }
@@ -140,6 +144,7 @@ impl Exchanges {
             if let Some(held) = self.held.get_mut(&(Arc::clone(&dropped.plugin), key.name.clone())) {
                 held.remove(&dropped.id);
             }
+            self.denials.end(&dropped.plugin, dropped.id);
             self.kept.subtract(&dropped.plugin, dropped.request.bytes() + dropped.reply_bytes());
         }
         if exchanges.is_empty() {
@@ -298,6 +303,11 @@ impl Exchanges {
         self.release(&of);
         let (plugin, key) = (of.0, self.keys.get(&id)?.clone());
         self.exchange_mut(id)?.is_busy = false;
+        match &sent {
+            Sent::NotSent => {}
+            Sent::NotGranted(_) => self.denials.begin(&plugin, id),
+            Sent::Response(_) | Sent::Failed(_) => self.denials.end(&plugin, id),
+        }
         let reply = |result| Reply { result, received_unix_ms: now.unix_ms };
         let (reply, is_temporary) = match sent {
             Sent::NotSent => {
@@ -319,6 +329,7 @@ impl Exchanges {
                 let is_temporary = failure.class != FailureClass::TooLarge;
                 (reply(Err(failure)), is_temporary)
             }
+            Sent::NotGranted(message) => (reply(Err(Failure { class: FailureClass::Secret, message })), true),
         };
         let is_shown = self.schedule(id, &key, &reply.result, is_temporary, now)?;
         if is_shown {
@@ -330,7 +341,8 @@ impl Exchanges {
         is_shown.then_some(key)
     }
 
-    /// When a request is sent again, and whether its result is a reply.
+    /// When a request is sent again, and whether its result is a reply. One that is not granted is shown at once: only a
+    /// person ends it.
     fn schedule(
         &mut self,
         id: HttpId,
@@ -339,6 +351,8 @@ impl Exchanges {
         is_temporary: bool,
         now: Now,
     ) -> Option<bool> {
+        let plugin = Arc::clone(&self.exchange_mut(id)?.plugin);
+        let is_denied = self.denials.has(&plugin, id);
         let exchange = self.exchange_mut(id)?;
         exchange.replied_ms = (!is_temporary).then_some(now.mono_ms);
         exchange.failures = if is_temporary { exchange.failures.saturating_add(1) } else { 0 };
@@ -350,7 +364,11 @@ impl Exchanges {
         } else {
             exchange.refresh_due_ms()
         };
-        let is_hidden = is_temporary && (exchange.failures <= SILENT_FAILURES || exchange.shows(result));
+        let is_hidden = match &exchange.reply {
+            Some((_, shown)) if is_denied => shown.result == *result,
+            _ if is_denied => false,
+            _ => is_temporary && (exchange.failures <= SILENT_FAILURES || exchange.shows(result)),
+        };
         if let Some(due_ms) = due_ms {
             self.wait(id, due_ms);
         }
@@ -361,6 +379,25 @@ impl Exchanges {
         if let Some(exchange) = self.exchange_mut(id) {
             exchange.due_ms = Some(due_ms);
             self.due.insert((due_ms, id));
+        }
+    }
+
+    /// Plugins of which something else is shown now: why a request of theirs is not sent, or that all are.
+    pub fn changed_denials(&mut self) -> Vec<(Arc<str>, Option<Arc<str>>)> {
+        let changed = self.denials.changed().into_iter();
+        let mut message =
+            |id| self.exchange_mut(id)?.reply.as_ref()?.1.result.as_ref().err().map(|it| it.message.clone());
+        changed.map(|(plugin, first)| (plugin, first.and_then(&mut message))).collect()
+    }
+
+    /// Sends again what was not granted to a plugin: perhaps it is now.
+    pub fn retry_denied(&mut self, plugin: &str, now_ms: u64) {
+        for id in self.denials.of(plugin) {
+            let Some(exchange) = self.exchange_mut(id) else { continue };
+            if let Some(due_ms) = exchange.due_ms.take() {
+                self.due.remove(&(due_ms, id));
+                self.wait(id, now_ms);
+            }
         }
     }
 

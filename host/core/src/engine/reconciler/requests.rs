@@ -55,11 +55,20 @@ impl Reconciler {
     pub fn run_requests(&mut self, cx: &mut Context<'_>) {
         let mut plugins = BTreeSet::new();
         for (id, key, request) in self.exchanges.run(cx.now.mono_ms, cx.may_write && !cx.draining) {
-            plugins.extend(self.plugin_of(&key));
-            let cause = self.cause(&key).expect("a key's requests are dropped before its controller");
-            let service_account = self.sender(&key).service_account;
-            let sending = Sending { id, cause, service_account, request, not_after_ms: None };
+            let (controller, cause) = (self.controllers.get(&key.controller), self.cause(&key));
+            let (controller, cause) =
+                controller.zip(cause).expect("a key's requests are dropped before its controller");
+            let plugin = Arc::clone(&controller.plugin);
+            plugins.insert(Arc::clone(&plugin));
+            let service_account = controller.version.service_account.clone();
+            // No request without Secrets asks for it.
+            let gets_generated = !request.secret_headers.is_empty()
+                && controller.version.grants.gives_generated_values_to(&request.origin);
+            let sending = Sending { id, plugin, cause, service_account, gets_generated, request, not_after_ms: None };
             cx.notify_outbox(ToOutbox::Request(Box::new(sending)));
+        }
+        for (plugin, message) in self.exchanges.changed_denials() {
+            cx.notify_lifecycle(ToLifecycle::NotGranted { plugin, message });
         }
         for plugin in plugins {
             if let Some(message) = self.exchanges.over_budget(&plugin) {

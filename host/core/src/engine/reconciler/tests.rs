@@ -14,6 +14,7 @@ use crate::event::{Effect, Sending};
 use crate::finalizer;
 use crate::generated::complete;
 use crate::generated::tests::Counting;
+use crate::grants::Grants;
 use crate::limits::{CONSISTENCY_TIMEOUT_MS, WRITE_TIMEOUT_MS};
 use crate::manifest::Manifest;
 use crate::object::{Interner, Name, Object, ResourceVersion};
@@ -49,6 +50,8 @@ struct Alone {
     may_write: bool,
     /// Its controllers finalize.
     finalizes: bool,
+    /// What its plugins are granted.
+    grants: Arc<Grants>,
     /// The kind that its controllers own; the other of ConfigMap and Secret they read.
     owns: &'static str,
     /// Calls that have not returned.
@@ -113,6 +116,7 @@ impl Alone {
             version: 1,
             may_write: true,
             finalizes: false,
+            grants: Arc::default(),
             owns: "ConfigMap",
             calls: VecDeque::new(),
             sent: VecDeque::new(),
@@ -175,6 +179,7 @@ impl Alone {
                 Message::ToLifecycle(message) => self.reported.push(match message {
                     ToLifecycle::Denied { plugin, permission, .. } => format!("{plugin} denied {}", permission.verb),
                     ToLifecycle::Permitted { plugin, permission } => format!("{plugin} permitted {}", permission.verb),
+                    ToLifecycle::NotGranted { plugin, message } => format!("{plugin} not granted: {message:?}"),
                     ToLifecycle::Faulted { plugin, message } => format!("{plugin} faulted: {message}"),
                     ToLifecycle::Recovered { plugin } => format!("{plugin} recovered"),
                     ToLifecycle::Throttled { plugin, message } => format!("{plugin} throttled: {message}"),
@@ -218,7 +223,7 @@ impl Alone {
             config: "{}".into(),
             service_account: None,
             namespaces: None,
-            grants: Arc::default(),
+            grants: Arc::clone(&self.grants),
             rights: None,
         };
         self.take(ToReconciler::Serve { plugin: plugin.into(), version, manifest });

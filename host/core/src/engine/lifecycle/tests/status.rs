@@ -69,6 +69,24 @@ fn l5_a_right_that_is_refused_shows_at_once_and_for_a_moment_after_it_is_given()
 }
 
 #[test]
+fn g8_requests_that_are_not_granted_show_with_the_grant_and_for_a_moment_after_it_is_given() {
+    let mut alone = Alone::serving();
+    let not_granted =
+        |message: Option<&str>| ToLifecycle::NotGranted { plugin: "podset".into(), message: message.map(Into::into) };
+    alone.take(not_granted(Some("add \"https://a\"")));
+    assert_eq!(alone.log(), [STATUS, "event NotGranted"]);
+    alone.settle();
+    assert_eq!(alone.condition("podset", "Permitted"), "False NotGranted");
+    assert_eq!(alone.ready("podset"), "True Serving", "all else of it is done");
+    alone.take(not_granted(None));
+    alone.pass(2_999);
+    assert_eq!(alone.log(), NONE);
+    alone.pass(1);
+    alone.settle();
+    assert_eq!(alone.condition("podset", "Permitted"), "True Allowed");
+}
+
+#[test]
 fn l5_a_fault_shows_once_until_a_while_after_the_last_key_has_recovered() {
     let mut alone = Alone::serving();
     let faulted = |message: &str| ToLifecycle::Faulted { plugin: "podset".into(), message: message.to_owned() };

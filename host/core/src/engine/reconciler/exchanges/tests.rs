@@ -101,13 +101,14 @@ impl Alone {
     }
 
     fn is_empty(&self) -> bool {
-        let Exchanges { of_key, keys, due, parked, in_flight, held, kept, .. } = &self.exchanges;
+        let Exchanges { of_key, keys, due, parked, in_flight, held, denials, kept, .. } = &self.exchanges;
         of_key.is_empty()
             && keys.is_empty()
             && due.is_empty()
             && parked.is_empty()
             && in_flight.is_empty()
             && held.is_empty()
+            && denials.is_empty()
             && kept.is_empty()
     }
 }
@@ -221,6 +222,47 @@ fn q3_a_failure_is_repeated_after_a_second_doubled_to_five_minutes_and_shown_fro
         assert!(alone.ends(response(200)));
         assert_eq!((alone.replies("a"), alone.exchanges.next_due_ms()), (vec![(1, "200".to_owned())], None));
     }
+}
+
+#[test]
+fn g8_what_is_not_granted_is_shown_at_once_repeated_seldom_and_at_once_when_that_may_have_changed() {
+    let denied = |content: u128| Sent::NotGranted(format!("no {content}").into());
+    let shown = |alone: &mut Alone| -> Vec<String> {
+        let changed = alone.exchanges.changed_denials();
+        changed.into_iter().map(|(plugin, message)| format!("{plugin}: {message:?}")).collect()
+    };
+    let mut alone = Alone::new(600);
+    alone.want("dns", "a", &[request("zone", 1), request("more", 2)]);
+    assert!(alone.ends(denied(1)));
+    assert_eq!(
+        (shown(&mut alone), alone.replies("a")),
+        (vec![r#"dns: Some("no 1")"#.into()], vec![(1, "secret".into())])
+    );
+    assert!(alone.ends(denied(2)));
+    assert_eq!(shown(&mut alone), [""; 0], "the first one is");
+    let waits: Vec<u64> = (0..20)
+        .map(|_| {
+            let wait_ms = alone.until_sent();
+            for content in alone.in_flight() {
+                assert!(!alone.ends(denied(content)), "the same failure is no reason for a call");
+            }
+            wait_ms
+        })
+        .collect();
+    assert!(waits.iter().sum::<u64>() > 300_000, "{waits:?}");
+    assert_eq!(shown(&mut alone), [""; 0]);
+    alone.exchanges.retry_denied("another", alone.now.mono_ms);
+    alone.run();
+    assert_eq!(alone.in_flight(), [] as [u128; 0]);
+    alone.exchanges.retry_denied("dns", alone.now.mono_ms);
+    alone.run();
+    assert_eq!(alone.in_flight(), [1, 2]);
+    assert!(alone.ends(response(200)));
+    assert_eq!(shown(&mut alone), [r#"dns: Some("no 2")"#], "that of the other one");
+    alone.exchanges.drop_key(&key("a"));
+    assert_eq!(shown(&mut alone), ["dns: None"]);
+    alone.ends(denied(2));
+    assert!(alone.is_empty() && shown(&mut alone).is_empty(), "nobody wants it any more");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! HTTP requests of outcomes: when a plan sends them, and how their replies become inputs.
 
 use super::*;
-use crate::http::{Method, OutgoingRequest, Request, Response, Sent};
+use crate::http::{
+    Failure as HttpFailure, FailureClass, Method, OutgoingRequest, Request, Response, SecretHeader, Sent,
+};
 
 const URL: &str = "https://api.example.com/zone";
 
@@ -228,4 +230,37 @@ fn l5_a_plugin_that_is_over_its_budget_of_requests_is_reported_each_time_and_tho
     assert!(throttled.starts_with("podset throttled: podset is over its budget of 2 HTTP requests"), "{throttled}");
     assert!(throttled.contains("--plugin-requests-per-minute"), "{throttled}");
     assert_eq!(alone.requested().len(), 4);
+}
+
+#[test]
+fn g8_a_request_says_whether_its_origin_gets_what_the_host_made_and_a_grant_sends_at_once_what_waits_for_it() {
+    let http = json!([{"origin": "https://api.example.com", "methods": ["GET"], "secrets": ["token"]}]);
+    let mut alone = Alone::new();
+    alone.serve_with("podset", "1", &["PodSet"], &http);
+    alone.ready("podset", "PodSet", true);
+    alone.put(object("PodSet", "web"));
+    let secret = SecretHeader { name: "a".into(), prefix: "".into(), secret: "token".into(), key: "key".into() };
+    let get = Request { secret_headers: vec![secret], ..Request::get("zone", URL) };
+    let outcome = || CallResult::Done(Outcome { requests: vec![get.clone()], ..Outcome::default() });
+    let mut found = None;
+    alone.returns_with(outcome(), |view| found = view.response(&get));
+    let sending = alone.requested.pop_front().expect("it is sent");
+    assert!(found.is_none() && !sending.gets_generated && *sending.plugin == *"podset");
+    alone.with(|reconciler, cx| reconciler.on_http_done(sending.id, Sent::NotGranted("add it".into()), cx));
+    assert_eq!(alone.reported(), ["podset not granted: Some(\"add it\")"]);
+    alone.returns_with(outcome(), |view| found = view.response(&get));
+    let shown = Some(Err(HttpFailure { class: FailureClass::Secret, message: "add it".into() }));
+    assert_eq!(found.map(|reply| reply.result.clone()), shown, "without waiting for a third failure");
+    assert_eq!(alone.requested(), NONE);
+
+    let granted = ["https://api.example.com".into()].into();
+    alone.grants = Grants { generated_values_to: granted, ..Grants::default() }.into();
+    alone.serve_with("podset", "1", &["PodSet"], &http);
+    let sending = alone.requested.pop_front().expect("it is sent at once");
+    assert!(sending.gets_generated);
+    let response = Response { status: 200, headers: Vec::new(), body: Arc::default() };
+    alone.with(|reconciler, cx| reconciler.on_http_done(sending.id, Sent::Response(response), cx));
+    assert_eq!(alone.reported(), ["podset not granted: None"]);
+    alone.delete("PodSet", "web");
+    assert_eq!(alone.reported(), NONE);
 }
