@@ -17,7 +17,7 @@ mod failure;
 mod generated;
 mod identity_review;
 pub mod lease;
-mod limiter;
+pub mod limiter;
 mod page;
 mod retry;
 #[cfg(test)]

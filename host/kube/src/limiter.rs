@@ -9,7 +9,8 @@ use std::time::Instant;
 use mortise_core::object::Kind;
 use tokio::sync::oneshot;
 
-use self::permits::{Limits, Permits, Ticket};
+pub use self::permits::Limits;
+use self::permits::{Permits, Ticket};
 
 mod permits;
 #[cfg(test)]
@@ -37,7 +38,7 @@ const READS: Limits<Kind> = Limits { own: |_| 1, shared: 32, of_one: 16 };
 
 /// Grants permits in order. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Limiter<F: Ord + Clone>(Arc<Mutex<State<F>>>);
+pub struct Limiter<F: Ord + Clone>(Arc<Mutex<State<F>>>);
 
 #[derive(Debug)]
 struct State<F> {
@@ -47,7 +48,7 @@ struct State<F> {
 
 /// A request's permit, or its place in the queue, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Permit<F: Ord + Clone> {
+pub struct Permit<F: Ord + Clone> {
     limiter: Limiter<F>,
     flow: F,
     ticket: Ticket,
@@ -66,12 +67,13 @@ impl ReadLimiter {
 }
 
 impl<F: Ord + Clone> Limiter<F> {
-    fn new(limits: Limits<F>) -> Self {
+    /// With all permits free.
+    pub fn new(limits: Limits<F>) -> Self {
         Self(Arc::new(Mutex::new(State { permits: Permits::new(limits), waiting: BTreeMap::new() })))
     }
 
     /// Waits for a permit, behind the requests of the same flow that came before. A caller that stops waiting gives up its place.
-    pub(crate) async fn enter(&self, flow: F) -> Permit<F> {
+    pub async fn enter(&self, flow: F) -> Permit<F> {
         let (permit, granted) = self.queue(flow);
         if let Some(granted) = granted {
             granted.await.expect("the sender is kept until the permit is granted or dropped");

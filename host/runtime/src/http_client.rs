@@ -30,8 +30,10 @@ use mortise_core::http::{
     Origin, Response, SecretHeader, Sent, SentValues,
 };
 use mortise_core::object::Name;
+use mortise_core::tenant;
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
+use mortise_kube::limiter::{Limiter, Limits};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
@@ -52,8 +54,11 @@ const USER_AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Largest head of a response. Most have less than 4 KiB; the rest of the bounds is of what is kept.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// Names that are resolved at once, each on a thread that does not end with its request. Tokio has 512 for blocking work.
-const MAX_LOOKUPS: usize = 128;
+/// Names that are resolved at once, by share: each on a thread that does not end with its request. A lookup takes milliseconds,
+/// and where no server answers half a minute, so those of one share, however short their requests are, keep their own place and
+/// their part of the common ones, and every other share has its own place. Tokio has 512 threads for blocking work: enough
+/// for four hundred shares whose lookups all hang.
+const LOOKUPS: Limits<Arc<str>> = Limits { own: |_| 1, shared: 64, of_one: 16 };
 /// Bytes of a Secret's value in a header: what servers commonly accept of all headers.
 const MAX_SECRET_BYTES: usize = 8 << 10;
 /// Responses that are searched for values at once: each takes a dozen times its bytes for some milliseconds.
@@ -68,13 +73,13 @@ pub(crate) struct HttpClient {
     tls: Result<Arc<ClientConfig>, Arc<str>>,
     /// Also to addresses that are refused otherwise: see `address.rs`.
     to_local: bool,
-    lookups: Arc<Semaphore>,
+    lookups: Limiter<Arc<str>>,
     searches: Arc<Semaphore>,
 }
 
 impl HttpClient {
     pub(crate) fn new(tls: Result<ClientConfig, String>, to_local: bool) -> Self {
-        let (lookups, searches) = (Arc::new(Semaphore::new(MAX_LOOKUPS)), Arc::new(Semaphore::new(MAX_SEARCHES)));
+        let (lookups, searches) = (Limiter::new(LOOKUPS), Arc::new(Semaphore::new(MAX_SEARCHES)));
         Self { tls: tls.map(Arc::new).map_err(Arc::from), to_local, lookups, searches }
     }
 
@@ -123,7 +128,7 @@ impl HttpClient {
         is_searched: bool,
     ) -> Result<Response, Failure> {
         let origin = &sending.request.origin;
-        let stream = self.connect(origin).await?;
+        let stream = self.connect(&sending.plugin, origin).await?;
         if !origin.is_https {
             return respond(stream, message, origin, is_searched).await;
         }
@@ -152,14 +157,16 @@ impl HttpClient {
 
     /// Connects to the first address that accepts. The addresses that are checked are those that are connected to, so a name
     /// cannot belong to another one meanwhile.
-    async fn connect(&self, origin: &Origin) -> Result<TcpStream, Failure> {
+    async fn connect(&self, plugin: &Arc<str>, origin: &Origin) -> Result<TcpStream, Failure> {
         let failed = |why: String| failure(FailureClass::Connect, format!("cannot connect to {origin}: {why}"));
         let found: Vec<SocketAddr> = match origin.address() {
             Some(address) => vec![SocketAddr::new(address, origin.port)],
             None => {
                 let name = (origin.host.to_string(), origin.port);
                 let lookup = async { lookup_host(name).await.map(Iterator::collect) };
-                resolve(&self.lookups, lookup).await.map_err(|error| failed(error.to_string()))?
+                resolve(&self.lookups, tenant::share(plugin), lookup)
+                    .await
+                    .map_err(|error| failed(error.to_string()))?
             }
         };
         let allowed: Vec<SocketAddr> =
@@ -188,13 +195,14 @@ impl HttpClient {
     }
 }
 
-/// The lookup has its permit until it returns, also when the request that began it is over: its thread waits until then.
-async fn resolve<T, L>(lookups: &Arc<Semaphore>, lookup: L) -> io::Result<T>
+/// The lookup has its share's permit until it returns, also when the request that began it is over: its thread waits until
+/// then.
+async fn resolve<T, L>(lookups: &Limiter<Arc<str>>, share: Arc<str>, lookup: L) -> io::Result<T>
 where
     T: Send + 'static,
     L: Future<Output = io::Result<T>> + Send + 'static,
 {
-    let permit = Arc::clone(lookups).acquire_owned().await.map_err(io::Error::other)?;
+    let permit = lookups.enter(share).await;
     let lookup = async move {
         let found = lookup.await;
         drop(permit);

@@ -22,13 +22,13 @@ pub(super) const HUNG: Duration = Duration::from_secs(5);
 
 /// How many requests may be in flight.
 #[derive(Debug)]
-pub(super) struct Limits<F> {
+pub struct Limits<F> {
     /// For each flow, whatever the others do.
-    pub(super) own: fn(&F) -> usize,
+    pub own: fn(&F) -> usize,
     /// For all flows together, beyond their own.
-    pub(super) shared: usize,
+    pub shared: usize,
     /// The most that one flow takes of the shared ones.
-    pub(super) of_one: usize,
+    pub of_one: usize,
 }
 
 /// A request, numbered in order of arrival.

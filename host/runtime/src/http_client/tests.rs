@@ -1,5 +1,6 @@
 //! Requests to servers on loopback that respond as servers should, or should not.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
@@ -13,7 +14,7 @@ use mortise_kube::webhook::authority::Authority;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch};
 
 use super::*;
 use crate::server::{self, response};
@@ -213,17 +214,38 @@ async fn x7_nothing_is_sent_after_its_time_and_nothing_is_awaited_after_the_clai
     assert_eq!(client(true).send_until(Some(ends_ms), &soon, &api).await, Sent::NotSent);
 }
 
+/// Requests whose lookups hang until the gate opens, and which are over at once. How many lookups began of this share.
+async fn lookups_of(share: &str, requests: usize, lookups: &Limiter<Arc<str>>, gate: &watch::Receiver<bool>) -> usize {
+    let begun = Arc::new(AtomicUsize::new(0));
+    for _ in 0..requests {
+        let (begun, mut gate) = (Arc::clone(&begun), gate.clone());
+        let lookup = async move {
+            begun.fetch_add(1, Ordering::SeqCst);
+            gate.wait_for(|is_open| *is_open).await.map(drop).map_err(io::Error::other)
+        };
+        assert!(timeout(Duration::ZERO, resolve(lookups, share.into(), lookup)).await.is_err(), "its request is over");
+    }
+    // Tasks run in the order in which they were spawned, on this one thread.
+    tokio::spawn(async {}).await.unwrap();
+    begun.load(Ordering::SeqCst)
+}
+
 #[tokio::test]
-async fn q4_names_that_are_not_resolved_in_time_take_no_more_threads_than_there_are_permits() {
-    let lookups = Arc::new(Semaphore::new(1));
-    let (found, waits) = oneshot::channel();
-    let hanging = resolve(&lookups, async { waits.await.map_err(io::Error::other) });
-    assert!(timeout(Duration::from_millis(10), hanging).await.is_err(), "its request is over");
-    let next = resolve(&lookups, async { Ok("next") });
-    assert!(timeout(Duration::from_millis(10), next).await.is_err(), "it hangs still");
-    found.send("late").unwrap();
-    let next = timeout(DEADLINE, resolve(&lookups, async { Ok("next") }));
+async fn q4_lookups_that_hang_hold_places_of_their_share_when_their_requests_are_over_and_no_others() {
+    let (lookups, (open, gate)) = (Limiter::new(LOOKUPS), watch::channel(false));
+    assert_eq!(lookups_of("dead", 100, &lookups, &gate).await, 1 + LOOKUPS.of_one);
+    let mut begun = 1 + LOOKUPS.of_one;
+    for share in 0..9 {
+        let of_share = lookups_of(&share.to_string(), 100, &lookups, &gate).await;
+        assert!((1..=1 + LOOKUPS.of_one).contains(&of_share), "{of_share}");
+        begun += of_share;
+    }
+    assert_eq!(begun, 10 + LOOKUPS.shared);
+    let next = timeout(DEADLINE, resolve(&lookups, "honest".into(), async { Ok("next") }));
     assert_eq!(next.await.unwrap().unwrap(), "next");
+    let dead = resolve(&lookups, "dead".into(), async { Ok("again") });
+    open.send(true).unwrap();
+    assert_eq!(timeout(DEADLINE, dead).await.unwrap().unwrap(), "again");
 }
 
 #[tokio::test]
