@@ -8,6 +8,7 @@ use kube::api::{Api, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchP
 use kube::core::ApiResource;
 use kube::discovery::{ApiCapabilities, Discovery, verbs};
 use kube::{Client, ResourceExt};
+use mortise_core::pages::Tokens;
 use mortise_core::well_known::OWNER_UID_LABEL;
 use mortise_core::{finalizer, plugin_object};
 use serde_json::json;
@@ -164,14 +165,16 @@ async fn held(
     client: &Client,
     resource: &ApiResource,
     finalizer: &str,
-) -> kube::Result<Vec<PartialObjectMeta<DynamicObject>>> {
+) -> anyhow::Result<Vec<PartialObjectMeta<DynamicObject>>> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
     let mut page = ListParams::default().limit(PAGE);
-    let mut held = Vec::new();
+    let (mut held, mut tokens) = (Vec::new(), Tokens::default());
     loop {
         let list = api.list_metadata(&page).await?;
+        let token = list.metadata.continue_.unwrap_or_default();
+        let next = tokens.next(&resource.plural, &token, list.items.len()).map_err(anyhow::Error::msg)?;
         held.extend(list.items.into_iter().filter(|object| object.finalizers().iter().any(|name| name == finalizer)));
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+        match next {
             Some(token) => page = page.continue_token(&token),
             None => return Ok(held),
         }

@@ -42,6 +42,7 @@ mod metadata;
 pub mod object;
 pub mod observation;
 pub mod own_fields;
+pub mod pages;
 pub mod permission;
 pub mod plan;
 pub mod plugin_object;

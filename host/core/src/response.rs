@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::limits::MAX_MESSAGE_CHARS;
-use crate::object::ResourceVersion;
+use crate::object::{ObjectRef, ResourceVersion};
 use crate::text::MESSAGE;
 use crate::watch::WatchError;
 use crate::write::{Precondition, WriteError, WriteErrorClass, WriteOp, Written};
@@ -190,9 +192,15 @@ impl Refused {
 
 /// What is read of a response: a Status when an object is deleted at once, else the object.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Head<'a> {
     #[serde(borrow, default)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow, default)]
     kind: Cow<'a, str>,
+    /// A Status has a text, an object an object.
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
     #[serde(borrow, default)]
     metadata: Option<Metadata<'a>>,
     #[serde(borrow, default)]
@@ -203,6 +211,10 @@ struct Head<'a> {
 #[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
     #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow, default)]
     uid: Cow<'a, str>,
     #[serde(borrow, default)]
     resource_version: Cow<'a, str>,
@@ -211,25 +223,82 @@ struct Metadata<'a> {
 #[derive(Deserialize)]
 struct Deleted<'a> {
     #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
     uid: Cow<'a, str>,
+}
+
+impl Head<'_> {
+    fn is_status(&self, of: &str) -> bool {
+        self.kind == "Status" && self.status.is_some_and(|status| status.get().trim_matches('"') == of)
+    }
+}
+
+/// Whether a response is a Status of a failure, whatever its HTTP status.
+pub fn says_failure(body: &[u8]) -> bool {
+    // Few objects have the word, so few are parsed for it.
+    memmem::find(body, br#""Failure""#).is_some()
+        && serde_json::from_slice::<Head<'_>>(body).is_ok_and(|head| head.is_status("Failure"))
+}
+
+/// UID and version of the object in a response.
+///
+/// # Errors
+/// It is no object, or not this one.
+pub fn object(body: &[u8], expected: &ObjectRef) -> Result<Written, String> {
+    let head: Head<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let metadata = head.metadata.as_ref().ok_or("it has no metadata")?;
+    let ObjectRef { kind, name } = expected;
+    let is_kind = *head.api_version == *kind.api_version && *head.kind == *kind.kind;
+    if !is_kind || *metadata.name != *name.name || *metadata.namespace != *name.namespace {
+        return Err("it is another object".to_owned());
+    }
+    identity(metadata)
+}
+
+fn identity(metadata: &Metadata<'_>) -> Result<Written, String> {
+    let Metadata { uid, resource_version, .. } = metadata;
+    let version = resource_version
+        .parse()
+        .map_err(|_| format!("metadata.resourceVersion {resource_version:?} is not a decimal number"))?;
+    Ok(Written { uid: (&**uid).into(), resource_version: ResourceVersion(version) })
 }
 
 /// UID and version of the written object. The Status after a delete has no version; the watch will show it.
 ///
 /// # Errors
-/// What of the response cannot be read. The write happened all the same.
-pub fn written(body: &[u8]) -> Result<Written, String> {
-    let unreadable = |why: &str| format!("the write was accepted, but the response cannot be read: {why}");
-    let head: Head<'_> = serde_json::from_slice(body).map_err(|error| unreadable(&error.to_string()))?;
-    if head.kind == "Status" {
-        let uid = head.details.map(|details| details.uid).unwrap_or_default();
-        return Ok(Written { uid: (&*uid).into(), resource_version: ResourceVersion(0) });
-    }
-    let metadata = head.metadata.ok_or_else(|| unreadable("it has no metadata"))?;
-    let version = metadata.resource_version.parse().map_err(|_| {
-        unreadable(&format!("metadata.resourceVersion {:?} is not a decimal number", metadata.resource_version))
-    })?;
-    Ok(Written { uid: (&*metadata.uid).into(), resource_version: ResourceVersion(version) })
+/// The response does not say that this write happened, and not that it did not.
+pub fn written(body: &[u8], op: &WriteOp) -> Result<Written, String> {
+    checked(body, op).map_err(|why| format!("the write was accepted, but the response cannot be read: {why}"))
+}
+
+fn checked(body: &[u8], op: &WriteOp) -> Result<Written, String> {
+    let (target, uid) = (op.target(), op.uid());
+    let is_uid = |found: &str| uid.is_none_or(|uid| *uid == *found);
+    let written = match op {
+        WriteOp::Delete { .. } | WriteOp::Evict { .. } => {
+            let head: Head<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+            if head.kind != "Status" {
+                object(body, target)?
+            } else if head.is_status("Success") {
+                let details = head.details.unwrap_or(Deleted { name: "".into(), uid: "".into() });
+                if !(details.name.is_empty() || *details.name == *target.name.name) {
+                    return Err("it is of another object".to_owned());
+                }
+                let uid = if details.uid.is_empty() { uid.unwrap_or_default() } else { &details.uid };
+                Written { uid: uid.into(), resource_version: ResourceVersion(0) }
+            } else {
+                return Err("it is a Status without success".to_owned());
+            }
+        }
+        // That of a subresource is another kind mostly, such as a Scale.
+        WriteOp::Patch { subresource: Some(subresource), .. } if **subresource != *"status" => {
+            let head: Head<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+            return identity(&head.metadata.ok_or("it has no metadata")?);
+        }
+        _ => object(body, target)?,
+    };
+    if is_uid(&written.uid) { Ok(written) } else { Err("it is another object of this name".to_owned()) }
 }
 
 /// What a refusal of a write is: a delete of what is gone is done, and only an object that exists conflicts with an apply
@@ -284,17 +353,107 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::contract::{PatchKind, Propagation};
+    use crate::object::{Kind, Name};
+
+    fn op(verb: &str) -> WriteOp {
+        let target = ObjectRef { kind: Kind::new("apps/v1", "Deployment"), name: Name::new("ns", "a") };
+        let uid = Arc::from("u-1");
+        match verb {
+            "delete" => WriteOp::Delete { target, uid, propagation: Propagation::Background },
+            "evict" => WriteOp::Evict { target, uid },
+            "create" => WriteOp::Create { target, body: "{}".into() },
+            "apply" => {
+                let only_if = Precondition::Unchanged { uid, version: ResourceVersion(7) };
+                WriteOp::Apply { target, body: "{}".into(), force: true, only_if, draws: None }
+            }
+            "scale" | "status" => WriteOp::Patch {
+                target,
+                patch_kind: PatchKind::Merge,
+                body: "{}".into(),
+                subresource: Some(verb.into()),
+                only_if: Precondition::Is(uid),
+            },
+            _ => WriteOp::PatchStatus { target, body: "{}".into() },
+        }
+    }
+
+    /// What a response to this write says: "UID VERSION", or what is wrong.
+    fn said(verb: &str, body: &Value) -> String {
+        match written(body.to_string().as_bytes(), &op(verb)) {
+            Ok(written) => format!("{} {}", written.uid, written.resource_version.0),
+            Err(why) => why,
+        }
+    }
+
+    fn deployment(name: &str, uid: &str) -> Value {
+        let metadata = json!({"namespace": "ns", "name": name, "uid": uid, "resourceVersion": "12"});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "status": {"replicas": 1}})
+    }
+
+    const VERBS: [&str; 7] = ["delete", "evict", "create", "apply", "scale", "status", "patch status"];
 
     #[test]
-    fn responses_have_uid_and_version_and_a_status_has_the_uid() {
-        let object = br#"{"kind":"Pod","metadata":{"name":"a","uid":"u-1","resourceVersion":"12"},"spec":{}}"#;
-        let status = br#"{"kind":"Status","metadata":{},"status":"Success","details":{"name":"a","uid":"u-1"}}"#;
-        let of = |uid: &str, version| Written { uid: uid.into(), resource_version: ResourceVersion(version) };
-        assert_eq!(written(object), Ok(of("u-1", 12)));
-        assert_eq!(written(status), Ok(of("u-1", 0)));
-        for broken in [&b"{"[..], b"{}", br#"{"metadata":{"resourceVersion":"x"}}"#] {
-            assert!(written(broken).is_err(), "the write happened, so it is not refused");
+    fn x8_a_write_succeeded_when_its_response_is_the_object_that_was_written() {
+        for verb in VERBS {
+            assert_eq!(said(verb, &deployment("a", "u-1")), "u-1 12", "{verb}");
         }
+        let status = |details: Value| json!({"kind": "Status", "status": "Success", "details": details});
+        for verb in ["delete", "evict"] {
+            assert_eq!(said(verb, &status(json!({"name": "a", "uid": "u-1"}))), "u-1 0", "{verb}");
+            assert_eq!(said(verb, &json!({"kind": "Status", "status": "Success", "code": 201})), "u-1 0", "{verb}");
+        }
+        let scale =
+            json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": deployment("a", "u-1")["metadata"]});
+        assert_eq!(said("scale", &scale), "u-1 12");
+    }
+
+    #[test]
+    fn x8_a_response_of_success_with_anything_else_is_of_an_unknown_result() {
+        let mut elsewhere = deployment("a", "u-1");
+        elsewhere["metadata"]["namespace"] = json!("other");
+        let mut of_group = deployment("a", "u-1");
+        of_group["apiVersion"] = json!("v1");
+        let mut pod = deployment("a", "u-1");
+        pod["kind"] = json!("Pod");
+        for verb in VERBS.into_iter().filter(|verb| *verb != "scale") {
+            for other in [&deployment("b", "u-1"), &elsewhere, &of_group, &pod] {
+                assert!(said(verb, other).ends_with("it is another object"), "{verb}: {other}");
+            }
+            let failure = json!({"kind": "Status", "metadata": {}, "status": "Failure", "message": "no", "code": 500});
+            for broken in
+                [&failure, &json!({"kind": "Status"}), &json!({}), &json!({"metadata": {"resourceVersion": "x"}})]
+            {
+                assert!(said(verb, broken).starts_with("the write was accepted, but"), "{verb}: {broken}");
+            }
+        }
+        let success = json!({"kind": "Status", "status": "Success", "details": {"name": "a", "uid": "u-1"}});
+        for verb in ["create", "apply", "status", "patch status", "scale"] {
+            assert!(said(verb, &success).starts_with("the write was accepted, but"), "{verb}");
+        }
+        for verb in ["delete", "evict", "apply", "status"] {
+            assert!(said(verb, &deployment("a", "u-2")).ends_with("another object of this name"), "{verb}");
+        }
+        let of_another = |details: Value| json!({"kind": "Status", "status": "Success", "details": details});
+        assert!(said("delete", &of_another(json!({"name": "b"}))).ends_with("of another object"));
+        assert!(
+            said("delete", &of_another(json!({"name": "a", "uid": "u-2"}))).ends_with("another object of this name")
+        );
+    }
+
+    #[test]
+    fn a_status_of_failure_is_known_and_an_object_with_the_word_is_none() {
+        let says = |body: Value| says_failure(body.to_string().as_bytes());
+        assert!(says(json!({"kind": "Status", "metadata": {}, "status": "Failure", "message": "no"})));
+        assert!(!says(json!({"kind": "Status", "status": "Success", "message": "Failure"})));
+        assert!(!says(json!({"kind": "Status", "status": "Success", "reason": "Failure"})));
+        assert!(!says(json!({"kind": "Job", "status": "Failure"})));
+        assert!(!says(json!({"kind": "Job", "status": {"reason": "Failure"}})));
+        assert!(!says_failure(br#"ok "Failure""#) && !says_failure(b""));
     }
 }

@@ -199,6 +199,19 @@ impl WriteOp {
         }
     }
 
+    /// The UID that its object has to have; None: any, or it is in the body.
+    pub fn uid(&self) -> Option<&str> {
+        let only_if = match self {
+            Self::Delete { uid, .. } | Self::Evict { uid, .. } => return Some(uid),
+            Self::Apply { only_if, .. } | Self::Patch { only_if, .. } => only_if,
+            Self::Create { .. } | Self::PatchStatus { .. } => return None,
+        };
+        match only_if {
+            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(uid),
+            Precondition::Absent | Precondition::None => None,
+        }
+    }
+
     /// Whether it creates an object. An apply without precondition does if the cache does not show its target; the
     /// objects of a kind without informer are never shown, so there each such apply counts.
     pub fn creates(&self, is_shown: impl FnOnce(&ObjectRef) -> bool) -> bool {

@@ -5,8 +5,10 @@ use http::Method;
 use mortise_core::object::Kind;
 use mortise_core::rights::{Readable, Review};
 use mortise_core::write::WriteError;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
+use crate::answers::Size;
 use crate::client::{ApiServer, READ_TIMEOUT, request};
 use crate::discovery::Resource;
 use crate::failure::Failure;
@@ -60,9 +62,47 @@ impl ApiServer {
         // Reviews wait for each other, and for no reads of objects.
         let _permit = self.live_reads().enter(Kind::new("authorization.k8s.io/v1", "SubjectAccessReview")).await;
         let request = request(Method::POST, PATH, Some("application/json"), Bytes::from(body.to_string()))?;
-        let response = self.send(request, READ_TIMEOUT).await?;
-        let answer: Value = serde_json::from_slice(&response.body)
-            .map_err(|error| Failure::Lost(format!("the answer to a SubjectAccessReview cannot be read: {error}")))?;
-        Ok(answer["status"]["allowed"] == true)
+        let response = self.send(request, READ_TIMEOUT, Size::Small).await?;
+        allowed(&response.body)
+    }
+}
+
+/// The answer to a SubjectAccessReview. One that does not say it is none: the API server always writes `allowed`.
+pub(crate) fn allowed(body: &[u8]) -> Result<bool, Failure> {
+    #[derive(Deserialize)]
+    struct Answer {
+        kind: String,
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        allowed: bool,
+    }
+    let unreadable = |why: String| Failure::Lost(format!("the answer to a SubjectAccessReview cannot be read: {why}"));
+    match serde_json::from_slice::<Answer>(body) {
+        Ok(Answer { kind, status }) if kind == "SubjectAccessReview" => Ok(status.allowed),
+        Ok(Answer { kind, .. }) => Err(unreadable(format!("it is a {kind}"))),
+        Err(error) => Err(unreadable(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g9_an_answer_that_does_not_say_whether_it_is_allowed_is_none() {
+        let answer = |kind: &str, status: &str| allowed(format!(r#"{{"kind":"{kind}","status":{status}}}"#).as_bytes());
+        assert_eq!(answer("SubjectAccessReview", r#"{"allowed":true}"#), Ok(true));
+        assert_eq!(answer("SubjectAccessReview", r#"{"allowed":false,"reason":"no role"}"#), Ok(false));
+        for (kind, status) in [
+            ("SubjectAccessReview", "{}"),
+            ("SubjectAccessReview", r#"{"allowed":"true"}"#),
+            ("SubjectAccessReview", r#"{"allowed":null}"#),
+            ("Status", r#"{"allowed":true}"#),
+            ("Status", r#""Success""#),
+        ] {
+            assert!(matches!(answer(kind, status), Err(Failure::Lost(_))), "{kind} {status}");
+        }
     }
 }

@@ -10,12 +10,14 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 use mortise_core::audit::{Listed, Page, Response};
 use mortise_core::object::{Kind, Name, ResourceVersion};
+use mortise_core::pages::Tokens;
 use mortise_core::scope::Slice;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::client::{ApiServer, request};
+use crate::answers::Size;
+use crate::client::{self, ApiServer, request};
 use crate::discovery::escape;
 use crate::failure::Failure;
 use crate::page;
@@ -51,23 +53,24 @@ where
     F: Fn(Response) -> T,
 {
     let Slice { kind, namespace, labels } = slice;
-    let collection = api.resource(kind).await?.collection(namespace.as_deref());
+    let resource = api.resource(kind).await?;
+    let collection = resource.collection(namespace.as_deref());
     let selector = labels.as_ref().map(|labels| format!("&labelSelector={}", escape(labels))).unwrap_or_default();
-    let (mut restarts, mut objects, mut token) = (0, page::OBJECTS, String::new());
+    let (mut restarts, mut objects, mut token, mut tokens) = (0, page::OBJECTS, String::new(), Tokens::default());
     let send = async |answer| sink.send(wrap(answer)).await.is_ok();
     if !send(Response::Begun).await {
         return Ok(());
     }
     loop {
         let path = format!("{collection}?limit={objects}&continue={}{selector}", escape(&token));
-        let body = match get(api, &path).await {
+        let response = match get(api, &path).await {
             Err(Failure::TooLarge) if let Some(smaller) = page::smaller(objects) => {
                 objects = smaller;
                 continue;
             }
             Err(Failure::Response(refused)) if refused.is_expired() && restarts < MAX_RESTARTS => {
                 restarts += 1;
-                token.clear();
+                (token, tokens) = Default::default();
                 if !send(Response::Begun).await {
                     return Ok(());
                 }
@@ -75,25 +78,28 @@ where
             }
             other => other?,
         };
-        let (page, next) = read(kind, &body)?;
-        let is_last = page.is_last;
-        if !send(Response::Page(page)).await || is_last {
+        let (page, next) = read(kind, &response.body)?;
+        let next = tokens.next(&resource.plural, &next, page.objects.len()).map_err(Failure::Lost)?;
+        if !send(Response::Page(page)).await {
             return Ok(());
         }
-        token = next;
+        match next {
+            Some(next) => token = next,
+            None => return Ok(()),
+        }
     }
 }
 
 /// The API server's newest version, from a list of one object.
 pub(crate) async fn newest_version(api: &ApiServer, kind: &Kind, path: &str) -> Result<ResourceVersion, Failure> {
-    let body = get(api, path).await?;
-    read(kind, &body).map(|(page, _)| page.version)
+    let response = get(api, path).await?;
+    read(kind, &response.body).map(|(page, _)| page.version)
 }
 
-async fn get(api: &ApiServer, path: &str) -> Result<Bytes, Failure> {
+async fn get(api: &ApiServer, path: &str) -> Result<client::Response, Failure> {
     let mut request = request(Method::GET, path, None, Bytes::new())?;
     request.headers_mut().insert(header::ACCEPT, METADATA);
-    Ok(api.send(request, page::TIMEOUT).await?.body)
+    api.send(request, page::TIMEOUT, Size::List).await
 }
 
 #[derive(Deserialize)]

@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use mortise_core::object::Kind;
+use mortise_core::response::says_failure;
 use thiserror::Error;
 use tokio::time::{Instant, timeout_at};
 
+use crate::answers::{Answers, Room, Size};
 use crate::connections;
 use crate::counts::RequestCounts;
 use crate::discovery::{Discovery, Resource};
@@ -33,8 +34,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest that a read of one object or document, or the response to a watch, may take.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(15);
-/// The largest response that is not a watch.
-pub(crate) const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// How the API server is found.
 #[derive(Clone, Debug, Default)]
@@ -96,11 +95,14 @@ struct Inner {
     discovery: Discovery,
     writes: WriteLimiter,
     live_reads: ReadLimiter,
+    answers: Answers,
 }
 
 /// A successful response.
 pub(crate) struct Response {
     pub body: Bytes,
+    /// Kept while the body is used.
+    _room: Option<Room>,
 }
 
 impl ApiServer {
@@ -121,7 +123,8 @@ impl ApiServer {
         let client = Client::try_from(config).map_err(unusable)?;
         let (counts, discovery) = (RequestCounts::default(), Discovery::default());
         let (writes, live_reads) = (WriteLimiter::of_writes(), ReadLimiter::of_reads());
-        Ok(Self { inner: Arc::new(Inner { client, watches, host, counts, discovery, writes, live_reads }) })
+        let answers = Answers::default();
+        Ok(Self { inner: Arc::new(Inner { client, watches, host, counts, discovery, writes, live_reads, answers }) })
     }
 
     /// "10.0.0.1:443": the host label of `rest_client_requests_total`.
@@ -141,7 +144,7 @@ impl ApiServer {
 
     /// The resource of a kind.
     pub(crate) async fn resource(&self, kind: &Kind) -> Result<Arc<Resource>, Failure> {
-        let get = async |path: String| match self.get(&path, READ_TIMEOUT).await {
+        let get = async |path: String| match self.get(&path, READ_TIMEOUT, Size::Object).await {
             Ok(response) => Ok(Some(response.body)),
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
             Err(failure) => Err(failure),
@@ -154,6 +157,11 @@ impl ApiServer {
         &self.inner.writes
     }
 
+    #[cfg(test)]
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.inner.answers
+    }
+
     /// Permits for live reads.
     pub(crate) fn live_reads(&self) -> &ReadLimiter {
         &self.inner.live_reads
@@ -161,19 +169,27 @@ impl ApiServer {
 
     /// Whether the API server responds that it is ready; for probes and messages.
     pub async fn is_ready(&self) -> bool {
-        self.get("/readyz", READ_TIMEOUT).await.is_ok()
+        self.get("/readyz", READ_TIMEOUT, Size::Small).await.is_ok()
     }
 
     /// Sends a GET and reads the whole response within a time.
-    pub(crate) async fn get(&self, path: &str, within: Duration) -> Result<Response, Failure> {
-        self.send(request(Method::GET, path, None, Bytes::new())?, within).await
+    pub(crate) async fn get(&self, path: &str, within: Duration, size: Size) -> Result<Response, Failure> {
+        self.send(request(Method::GET, path, None, Bytes::new())?, within, size).await
     }
 
-    /// Sends a request and reads the whole response within a time.
-    pub(crate) async fn send(&self, request: Request<Body>, within: Duration) -> Result<Response, Failure> {
+    /// Sends a request and reads the whole response within a time, when there is room for one of its size.
+    pub(crate) async fn send(&self, request: Request<Body>, within: Duration, size: Size) -> Result<Response, Failure> {
+        let (uri, answers) = (request.uri().clone(), &self.inner.answers);
+        let room = answers.before(uri.path(), size).await;
         let deadline = Instant::now() + within;
         let mut body = self.open(&self.inner.client, request, deadline).await?;
-        Ok(Response { body: read_all(&mut body, deadline).await? })
+        let (body, room) = answers.read(&mut body, uri.path(), size, room, deadline).await?;
+        if says_failure(&body) {
+            return Err(Failure::Lost(
+                "the response has a status of success, and says that the request failed".to_owned(),
+            ));
+        }
+        Ok(Response { body, _room: room })
     }
 
     /// Opens a watch. It lasts until the body is dropped, which frees its place on a connection too.
@@ -190,7 +206,7 @@ impl ApiServer {
 
     /// Sends a request and returns the unread body of a successful response.
     async fn open(&self, client: &Client, request: Request<Body>, deadline: Instant) -> Result<Body, Failure> {
-        let method = request.method().clone();
+        let (method, uri) = (request.method().clone(), request.uri().clone());
         // In a box: the future of a watch, which lives on, would be some KiB larger.
         let sent = Box::pin(timeout_at(deadline, client.send(request))).await;
         let code = sent.as_ref().ok().and_then(|sent| sent.as_ref().ok()).map(|response| response.status().as_u16());
@@ -205,7 +221,8 @@ impl ApiServer {
         }
         let (head, mut body) = response.into_parts();
         // The status code is an error even without a body.
-        let body = read_all(&mut body, deadline).await.unwrap_or_default();
+        let read = self.inner.answers.read(&mut body, uri.path(), Size::Object, None, deadline).await;
+        let body = read.map(|(body, _)| body).unwrap_or_default();
         Err(Failure::Response(refused(head.status, &head.headers, &body)))
     }
 }
@@ -222,31 +239,6 @@ pub(crate) fn request(
         builder = builder.header(header::CONTENT_TYPE, content_type);
     }
     builder.body(Body::from(body)).map_err(|error| Failure::Invalid(format!("the path {path:?} is no URL: {error}")))
-}
-
-async fn read_all(body: &mut Body, deadline: Instant) -> Result<Bytes, Failure> {
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
-    loop {
-        let frame = match timeout_at(deadline, body.frame()).await {
-            Ok(None) => break,
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) => return Err(Failure::of_client(&error)),
-            Err(_) => return Err(Failure::Lost("the response did not end in time".to_owned())),
-        };
-        let Ok(data) = frame.into_data() else { continue };
-        if first.len() + rest.len() + data.len() > MAX_RESPONSE_BYTES {
-            return Err(Failure::TooLarge);
-        }
-        // Most responses are one chunk and need no copy.
-        if first.is_empty() && rest.is_empty() {
-            first = data;
-        } else {
-            rest.extend_from_slice(&std::mem::take(&mut first));
-            rest.extend_from_slice(&data);
-        }
-    }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
 /// The source of the configuration.

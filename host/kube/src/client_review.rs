@@ -6,6 +6,8 @@ use http::Method;
 use mortise_core::write::WriteError;
 use serde_json::{Value, json};
 
+use crate::access_review::allowed;
+use crate::answers::Size;
 use crate::client::{ApiServer, READ_TIMEOUT, request};
 use crate::failure::Failure;
 
@@ -32,9 +34,8 @@ impl ApiServer {
         let body = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
         });
-        let status = self.asked(TOKENS, &body).await.map_err(Failure::into_write_error)?;
-        let user = (status["authenticated"] == true).then(|| User(status["user"].clone()));
-        Ok(user.filter(|user| !user.name().is_empty()))
+        let answer = self.asked(TOKENS, &body).await.map_err(Failure::into_write_error)?;
+        user(&answer).map_err(Failure::into_write_error)
     }
 
     /// Whether the user may `get` a path that is no object's.
@@ -50,16 +51,25 @@ impl ApiServer {
                 "nonResourceAttributes": {"path": path, "verb": "get"},
             },
         });
-        let status = self.asked(ACCESS, &body).await.map_err(Failure::into_write_error)?;
-        Ok(status["allowed"] == true)
+        let answer = self.asked(ACCESS, &body).await.map_err(Failure::into_write_error)?;
+        allowed(&answer).map_err(Failure::into_write_error)
     }
 
-    /// The status of a review.
-    async fn asked(&self, path: &'static str, body: &Value) -> Result<Value, Failure> {
+    /// The answer to a review.
+    async fn asked(&self, path: &'static str, body: &Value) -> Result<Bytes, Failure> {
         let request = request(Method::POST, path, Some("application/json"), Bytes::from(body.to_string()))?;
-        let response = self.send(request, READ_TIMEOUT).await?;
-        let mut answer: Value = serde_json::from_slice(&response.body)
-            .map_err(|error| Failure::Lost(format!("the answer to a review cannot be read: {error}")))?;
-        Ok(answer["status"].take())
+        Ok(self.send(request, READ_TIMEOUT, Size::Small).await?.body)
     }
+}
+
+/// The answer to a TokenReview. The API server leaves out `authenticated` where it is false.
+fn user(answer: &[u8]) -> Result<Option<User>, Failure> {
+    let unreadable = |why: String| Failure::Lost(format!("the answer to a TokenReview cannot be read: {why}"));
+    let mut answer: Value = serde_json::from_slice(answer).map_err(|error| unreadable(error.to_string()))?;
+    if answer["kind"] != "TokenReview" || !answer["status"].is_object() {
+        return Err(unreadable("it is another object".to_owned()));
+    }
+    let status = answer["status"].take();
+    let user = (status["authenticated"] == true).then(|| User(status["user"].clone()));
+    Ok(user.filter(|user| !user.name().is_empty()))
 }

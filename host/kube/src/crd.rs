@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use mortise_core::crd::{CrdError, CrdOwner, CrdPlan, Establishment, establishment, plan};
-use mortise_core::object::Kind;
+use mortise_core::object::{Kind, Name, ObjectRef};
 use mortise_core::refusal::Refusal;
+use mortise_core::response;
 use mortise_core::well_known::HOST;
 use mortise_core::write::WriteError;
 use mortise_core::write::request::SERVER_TIMEOUT_SECONDS;
@@ -15,7 +16,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
+use crate::answers::Size;
+use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, Response, request};
 use crate::discovery::escape;
 use crate::failure::Failure;
 
@@ -63,6 +65,16 @@ struct Version {
 }
 
 impl Definition {
+    /// Whether a response is this definition.
+    fn is_in(&self, response: &Response) -> Result<(), Failure> {
+        let kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let definition = ObjectRef { kind, name: Name::new("", &self.metadata.name) };
+        match response::object(&response.body, &definition) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(Failure::Lost(format!("it was written, but the response cannot be read: {why}"))),
+        }
+    }
+
     fn served(&self) -> impl Iterator<Item = &Version> {
         self.spec.versions.iter().filter(|version| version.served)
     }
@@ -126,11 +138,11 @@ impl ApiServer {
                 CrdPlan::Refuse(refusal) | CrdPlan::Narrows { refusal, kept: None } => {
                     return Err(Stopped::Refusal(refusal));
                 }
-                CrdPlan::Create(text) => self.write(Method::POST, COLLECTION, &text, not_after_ms).await,
+                CrdPlan::Create(text) => self.write(wanted, Method::POST, COLLECTION, &text, not_after_ms).await,
                 // PUT and not server-side apply: it carries the version that was compared, so nothing else is narrowed,
                 // and it removes what the new definition leaves out.
                 CrdPlan::Update(text) | CrdPlan::Narrows { kept: Some(text), .. } => {
-                    self.write(Method::PUT, &path, &text, not_after_ms).await
+                    self.write(wanted, Method::PUT, &path, &text, not_after_ms).await
                 }
             };
             match written {
@@ -147,6 +159,7 @@ impl ApiServer {
 
     async fn write(
         &self,
+        wanted: &Definition,
         method: Method,
         path: &str,
         body: &Arc<str>,
@@ -155,14 +168,14 @@ impl ApiServer {
         let path = format!("{path}?fieldManager={HOST}&timeout={SERVER_TIMEOUT_SECONDS}s");
         let body = Bytes::copy_from_slice(body.as_bytes());
         let request = request(method, &path, Some("application/json"), body)?;
-        self.send_while_claimed(request, None, not_after_ms).await?;
-        Ok(())
+        let response = self.send_while_claimed(request, None, not_after_ms).await?;
+        wanted.is_in(&response)
     }
 
     async fn read_text(&self, path: &str) -> Result<Option<String>, Failure> {
         let kind = Kind::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
         let _permit = self.live_reads().enter(kind).await;
-        match self.get(path, READ_TIMEOUT).await {
+        match self.get(path, READ_TIMEOUT, Size::Object).await {
             Ok(response) => Ok(Some(String::from_utf8_lossy(&response.body).into_owned())),
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
             Err(failure) => Err(failure),
@@ -185,7 +198,7 @@ impl ApiServer {
             #[serde(default)]
             items: Option<Vec<serde::de::IgnoredAny>>,
         }
-        match self.get(&path, READ_TIMEOUT).await {
+        match self.get(&path, READ_TIMEOUT, Size::List).await {
             Ok(response) => {
                 let list: List = serde_json::from_slice(&response.body)
                     .map_err(|error| Failure::Lost(format!("its objects cannot be listed: {error}")))?;

@@ -18,6 +18,7 @@ use mortise_core::service_account::ServiceAccount;
 use mortise_core::tenant;
 use mortise_core::write::{self, Write, WriteError, WriteErrorClass, WriteOp, Written};
 
+use crate::answers::Size;
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, Response, request};
 use crate::clock;
 use crate::discovery::escape;
@@ -88,7 +89,10 @@ impl ApiServer {
         let path = self.resource(&target.kind).await?.object(&target.name)?;
         let _permit = self.live_reads().enter(target.kind.clone()).await;
         let request = request(Method::GET, &path, None, Bytes::new())?;
-        self.send(impersonating(request, account)?, READ_TIMEOUT).await
+        let response = self.send(impersonating(request, account)?, READ_TIMEOUT, Size::Object).await?;
+        let unreadable = |why| Failure::Lost(format!("the response to a read of {target} cannot be read: {why}"));
+        response::object(&response.body, target).map_err(unreadable)?;
+        Ok(response)
     }
 
     async fn send_write(&self, write: &Write) -> Result<Written, Failure> {
@@ -123,7 +127,7 @@ impl ApiServer {
     /// Sends the request of a write, and reads its response.
     async fn sent(&self, request: Request<Body>, write: &Write) -> Result<Written, Failure> {
         match self.send_while_claimed(request, write.plugin.as_ref().map(tenant::share), write.not_after_ms).await {
-            Ok(response) => response::written(&response.body).map_err(Failure::Lost),
+            Ok(response) => response::written(&response.body, &write.op).map_err(Failure::Lost),
             Err(Failure::Response(refused)) => response::refused(refused, &write.op).map_err(Failure::Response),
             Err(failure) => Err(failure),
         }
@@ -144,12 +148,12 @@ impl ApiServer {
         not_after_ms: Option<u64>,
     ) -> Result<Response, Failure> {
         let _permit = self.writes().enter(plugin).await;
-        let Some(not_after_ms) = not_after_ms else { return self.send(request, WRITE_TIMEOUT).await };
+        let Some(not_after_ms) = not_after_ms else { return self.send(request, WRITE_TIMEOUT, Size::Object).await };
         if clock::now_ms() > not_after_ms {
             return Err(Failure::NotSent(UNCLAIMED.to_owned()));
         }
         let claim_ends_ms = not_after_ms.saturating_add(WRITE_TIMEOUT_MS);
-        let mut sending = pin!(self.send(request, WRITE_TIMEOUT));
+        let mut sending = pin!(self.send(request, WRITE_TIMEOUT, Size::Object));
         poll_fn(|context| {
             if clock::now_ms() > claim_ends_ms {
                 return Poll::Ready(Err(Failure::Lost(CLAIM_ENDED.to_owned())));
@@ -324,6 +328,40 @@ mod tests {
         drop(permits);
         assert!(matches!(timeout(Duration::from_secs(30), reading).await.unwrap().unwrap(), Ok(None)));
         assert!(timeout(Duration::from_secs(30), completing).await.unwrap().unwrap().is_err(), "it does not exist");
+    }
+
+    #[tokio::test]
+    async fn x8_a_response_of_success_that_is_a_failure_or_another_object_is_of_an_unknown_result() {
+        let pod = |name: &str| {
+            let metadata = serde_json::json!({"namespace": "ns", "name": name, "uid": "u", "resourceVersion": "7"});
+            serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}).to_string()
+        };
+        let failure = r#"{"kind":"Status","metadata":{},"status":"Failure","message":"no","reason":"Gone","code":410}"#;
+        for (body, happened) in
+            [(pod("a"), true), (pod("b"), false), (failure.to_owned(), false), ("{}".to_owned(), false)]
+        {
+            let api = serve(move |request| match &*request.path {
+                "/api/v1" => ("200 OK", PODS_AND_NODES.to_owned()),
+                _ => ("200 OK", body.clone()),
+            })
+            .await;
+            let target = write(None).op.target().clone();
+            let apply = WriteOp::Apply {
+                target: target.clone(),
+                body: "{}".into(),
+                force: true,
+                only_if: Precondition::None,
+                draws: None,
+            };
+            for op in [apply, WriteOp::Create { target: target.clone(), body: "{}".into() }, write(None).op] {
+                let result = api.execute(&Write { op, ..write(Some("podset")) }).await;
+                assert_eq!(
+                    result.map(|_| ()).map_err(|error| error.class),
+                    if happened { Ok(()) } else { Err(WriteErrorClass::Unknown) }
+                );
+            }
+            assert_eq!(api.read_live(&target.into()).await.is_ok(), happened);
+        }
     }
 
     /// A refusal as the API server words it: the message has the whole patched object.

@@ -112,7 +112,7 @@ mod tests {
         let record = json!({"password": {"recipe": "alphanumeric-16", "drawnAt": "2026-01-01T00:00:00Z"}}).to_string();
         let live = json!({
             "apiVersion": "v1", "kind": "Secret", "data": {"password": "bGl2ZQ==", "theirs": "YQ=="},
-            "metadata": {"uid": live_uid, "resourceVersion": "7", "annotations": {"mortise.dev/generated": record}},
+            "metadata": {"namespace": "ns", "name": "a", "uid": live_uid, "resourceVersion": "7", "annotations": {"mortise.dev/generated": record}},
         });
         let sent = Arc::new(Mutex::new(Vec::new()));
         let patches = Arc::clone(&sent);

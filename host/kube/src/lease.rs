@@ -20,6 +20,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
+use crate::answers::Size;
 use crate::client::{ApiServer, NOT_FOUND, request};
 use crate::clock;
 use crate::discovery::escape;
@@ -193,7 +194,7 @@ impl Part {
     }
 
     async fn read(&self) -> Result<Option<Lease>, Failure> {
-        match self.api.get(&self.path(), TIMEOUT).await {
+        match self.api.get(&self.path(), TIMEOUT, Size::Object).await {
             Ok(response) => parse(&response.body).map(Some),
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND => Ok(None),
             Err(failure) => Err(failure),
@@ -203,7 +204,7 @@ impl Part {
     async fn send(&self, method: Method, path: &str, lease: &Value) -> Result<Lease, Failure> {
         let path = format!("{path}?fieldManager={HOST}&timeout={SERVER_TIMEOUT_SECONDS}s");
         let request = request(method, &path, Some("application/json"), Bytes::from(lease.to_string()))?;
-        parse(&self.api.send(request, TIMEOUT).await?.body)
+        parse(&self.api.send(request, TIMEOUT, Size::Object).await?.body)
     }
 
     fn path(&self) -> String {

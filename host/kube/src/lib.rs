@@ -4,6 +4,7 @@
 //! It knows no plugin, no queue and no cache. Read `client.rs` first, then `watch.rs`.
 
 mod access_review;
+mod answers;
 pub mod audit;
 pub mod client;
 pub mod client_review;

@@ -21,6 +21,7 @@ use http::Method;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use mortise_core::object::{Interner, Kind, Object, ResourceVersion};
+use mortise_core::pages::Tokens;
 use mortise_core::scope::Slice;
 use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_core::watch_stream::{self, Decoded, Decoder, End};
@@ -28,6 +29,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::answers::Size;
 use crate::audit::newest_version;
 use crate::client::{ApiServer, READ_TIMEOUT, request};
 use crate::discovery::{Resource, escape};
@@ -274,12 +276,11 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
 
     /// Lists page by page; consistent, because the request has no version.
     async fn list(&mut self, resource: &Resource) -> Result<ResourceVersion, Stop> {
-        let mut token = String::new();
-        let mut begun = false;
+        let (mut token, mut tokens, mut begun) = (String::new(), Tokens::default(), false);
         loop {
             let query = format!("limit={}&continue={}", self.page_objects, escape(&token));
             let path = self.path(resource, &query);
-            let response = match self.api.get(&path, page::TIMEOUT).await {
+            let response = match self.api.get(&path, page::TIMEOUT, Size::List).await {
                 Err(Failure::TooLarge) if let Some(objects) = page::smaller(self.page_objects) => {
                     self.page_objects = objects;
                     return Err(Stop::PageTooLarge);
@@ -290,19 +291,21 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             if !std::mem::replace(&mut begun, true) {
                 self.begin_list(resource).await?;
             }
-            for item in page.items.unwrap_or_default() {
+            let items = page.items.unwrap_or_default();
+            let next = tokens.next(&resource.plural, &page.metadata.r#continue, items.len()).map_err(Failure::Lost)?;
+            for item in items {
                 match watch_stream::object(&self.objects.kind, item.get().as_bytes(), &mut self.interner) {
                     Ok(object) => self.listed(object).await?,
                     Err(message) => self.send(WatchEvent::Undecodable { message }).await?,
                 }
             }
-            if page.metadata.r#continue.is_empty() {
+            let Some(next) = next else {
                 let version = page::version(&self.objects.kind, &page.metadata.resource_version)?;
                 self.position = Some(version);
                 self.send(WatchEvent::ListDone(version)).await?;
                 return Ok(version);
-            }
-            token = page.metadata.r#continue.into_owned();
+            };
+            token = next;
         }
     }
 

@@ -341,7 +341,7 @@ impl<W: Answers> Api<W> {
         let invalid = |message| WriteError { class: WriteErrorClass::Invalid, message };
         let wanted = request::request(write, body).map_err(invalid)?;
         match self.write(write.op.target(), &wanted) {
-            Ok(written) => response::written(&written.bytes()).map_err(invalid),
+            Ok(written) => response::written(&written.bytes(), &write.op).map_err(invalid),
             Err(refused) => outcome(refused, &write.op),
         }
     }

@@ -9,6 +9,7 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, discovery};
 use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::pages::Tokens;
 use mortise_core::scope::Scope;
 use serde_json::Value;
 use tokio::runtime::Builder;
@@ -67,12 +68,15 @@ impl Copied {
             };
             let mut page = ListParams::default().limit(PAGE);
             page.label_selector = scope.labels_text().map(|labels| labels.to_string());
+            let mut tokens = Tokens::default();
             loop {
                 let list = api.list(&page).await.with_context(|| format!("cannot list {kind}"))?;
+                let token = list.metadata.continue_.unwrap_or_default();
+                page.continue_token =
+                    tokens.next(&resource.plural, &token, list.items.len()).map_err(anyhow::Error::msg)?;
                 for object in list.items {
                     self.put(kind, object)?;
                 }
-                page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
                 if page.continue_token.is_none() {
                     break;
                 }

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 use mortise_core::admission::configuration::{Change, Configuration};
-use mortise_core::object::Kind;
+use mortise_core::contract::Propagation;
+use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::response;
 use mortise_core::well_known::{HOST, MANAGED_BY_LABEL};
-use mortise_core::write::WriteError;
 use mortise_core::write::request::SERVER_TIMEOUT_SECONDS;
+use mortise_core::write::{WriteError, WriteOp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::answers::Size;
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
 use crate::discovery::escape;
 use crate::failure::Failure;
@@ -32,7 +35,7 @@ impl ApiServer {
         let name = name.map(|name| format!("&fieldSelector={}", escape(&format!("metadata.name={name}"))));
         let path = format!("{}?labelSelector={label}{}", collection(of), name.unwrap_or_default());
         let list = async {
-            let response = self.get(&path, READ_TIMEOUT).await?;
+            let response = self.get(&path, READ_TIMEOUT, Size::List).await?;
             let list: List = serde_json::from_slice(&response.body)
                 .map_err(|error| Failure::Lost(format!("the response cannot be read: {error}")))?;
             Ok(list.items)
@@ -81,13 +84,33 @@ impl ApiServer {
                 request(Method::DELETE, &path, json, Bytes::from(options.to_string()))
             }
         };
-        let write = async { self.send_while_claimed(request?, None, not_after_ms).await };
+        let write = async {
+            let response = self.send_while_claimed(request?, None, not_after_ms).await?;
+            confirmed(&response.body, of, change).map_err(Failure::Lost)
+        };
         match (write.await, change) {
-            (Ok(_), _) => Ok(()),
+            (Ok(()), _) => Ok(()),
             (Err(Failure::Response(refused)), Change::Delete { .. }) if refused.code == NOT_FOUND => Ok(()),
             (Err(failure), _) => Err(failure.during(&format!("writing {}", of.resource())).into_write_error()),
         }
     }
+}
+
+/// Whether a response says that the change was made.
+fn confirmed(body: &[u8], of: Configuration, change: &Change) -> Result<(), String> {
+    let kind = || Kind::new("admissionregistration.k8s.io/v1", of.kind());
+    let target = |name: &str| ObjectRef { kind: kind(), name: Name::new("", name) };
+    let op = match change {
+        Change::Create(body) | Change::Update(body) => {
+            let target = target(body["metadata"]["name"].as_str().unwrap_or_default());
+            WriteOp::Create { target, body: "".into() }
+        }
+        Change::Delete { name, uid } => {
+            let (target, propagation) = (target(name), Propagation::Background);
+            WriteOp::Delete { target, uid: uid.as_str().into(), propagation }
+        }
+    };
+    response::written(body, &op).map(|_| ())
 }
 
 fn collection(of: Configuration) -> String {

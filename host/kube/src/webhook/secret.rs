@@ -10,11 +10,14 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use mortise_core::certificates::{Authorities, Validity};
+use mortise_core::object::{Kind, Name, ObjectRef};
+use mortise_core::response;
 use mortise_core::well_known::{HOST, MANAGED_BY_LABEL, WEBHOOK_SECRET as NAME};
 use mortise_core::write::request::SERVER_TIMEOUT_SECONDS;
 use mortise_core::write::{WriteError, WriteErrorClass};
 
 use super::authority::{Authority, CertificateError, validity_of};
+use crate::answers::Size;
 use crate::client::{ApiServer, NOT_FOUND, READ_TIMEOUT, request};
 use crate::discovery::escape;
 use crate::failure::Failure;
@@ -119,7 +122,7 @@ impl ApiServer {
     /// The API server's error.
     pub async fn read_authorities(&self, namespace: &str) -> Result<Kept, WriteError> {
         let path = format!("/api/v1/namespaces/{}/secrets/{NAME}", escape(namespace));
-        let response = match self.get(&path, READ_TIMEOUT).await {
+        let response = match self.get(&path, READ_TIMEOUT, Size::Object).await {
             Ok(response) => response,
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND => return Ok(Kept::default()),
             Err(failure) => {
@@ -159,6 +162,8 @@ impl ApiServer {
                 .map_err(|error| Failure::Invalid(format!("the Secret cannot be written as JSON: {error}")))?;
             let request = request(method, &path, Some("application/json"), Bytes::from(body))?;
             let response = self.send_while_claimed(request, None, not_after_ms).await?;
+            let secret = ObjectRef { kind: Kind::new("v1", "Secret"), name: Name::new(namespace, NAME) };
+            response::object(&response.body, &secret).map_err(Failure::Lost)?;
             serde_json::from_slice(&response.body).map_err(|error| {
                 Failure::Lost(format!("the Secret was written, but the response cannot be read: {error}"))
             })

@@ -202,3 +202,30 @@ async fn f33_a_kind_whose_versions_are_no_numbers_is_an_error_and_is_never_shown
     watch.abort();
     assert!(why.contains(r#"v1/Pod has the resourceVersion "opaque-7f"; only numbers can be compared"#), "{why}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_whose_token_repeats_is_a_failure_and_is_tried_again_more_and_more_seldom() {
+    let (api, queries) = pods(|query, _| match query {
+        LIST => ("400 Bad Request", r#"{"kind":"Status","code":400,"message":"no streaming lists"}"#.to_owned()),
+        "limit=500&continue=" => ok(page(&[pod("a", 5)], "again", 200)),
+        _ => ok(page(&[pod("b", 6)], "again", 200)),
+    })
+    .await;
+    let (mut watch, mut events) = watch_of(api);
+    let mut delays = Vec::new();
+    for _ in 0..6 {
+        let Err(stop) = timeout(DEADLINE, watch.attempt()).await.expect("a list that repeats itself ends");
+        delays.push(watch.after(stop, Duration::ZERO).await.unwrap());
+    }
+    // The first one finds that there are no streaming lists.
+    let lists = queries.lock().unwrap().iter().filter(|query| query.starts_with("limit=500")).count();
+    assert_eq!(lists, 5 * 2, "a list has two pages until a token repeats");
+    assert!(delays[5] > delays[1] * 4, "{delays:?}");
+    let mut shown_events = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        shown_events.push(shown(&event));
+    }
+    assert!(!shown_events.iter().any(|event| event.starts_with("list done")), "{shown_events:?}");
+    let failed = shown_events.iter().find(|event| event.starts_with("Failed")).expect("it is reported");
+    assert!(failed.contains("the list of pods does not end"), "{failed}");
+}

@@ -1,0 +1,134 @@
+//! How much of the API server's responses is in memory at once. Each has a bound by what it can be; beyond the first bytes, it
+//! needs room among those that are large. A response comes in piece by piece; its bytes come out, with the room that they
+//! keep. It must not know what is in them.
+//!
+//! An aggregated API server is somebody's program. What it does with its responses concerns the requests of its group.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use tokio::time::{Instant, timeout_at};
+
+use crate::failure::Failure;
+use crate::limiter::{Limiter, Limits, Permit};
+
+/// Bytes that each response may have without room: more than nearly all objects and all reviews. Some hundred requests are
+/// in flight at once, and one for each plugin and kind.
+const SMALL_BYTES: usize = 64 << 10;
+/// Bytes of an object. The API server takes 3 MiB of a request, and etcd stores 1.5 MiB of an object unless it is told to store
+/// more; JSON has more bytes than the form that built-in kinds are stored in.
+const OBJECT_BYTES: usize = 8 << 20;
+/// Bytes of a page: five hundred objects of 32 KiB. One with more is read again with fewer objects.
+const LIST_BYTES: usize = 16 << 20;
+/// Large responses to requests for objects at once: one of each group and version, and these, of which a group has half.
+const OBJECTS: Limits<Group> = Limits { own: |_| 1, shared: 4, of_one: 2 };
+/// Pages at once, from their request until their objects are taken over: as above.
+const LISTS: Limits<Group> = Limits { own: |_| 1, shared: 4, of_one: 2 };
+
+/// "/apis/apps/v1".
+type Group = Arc<str>;
+
+/// What a response can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Size {
+    /// A review, or a word.
+    Small,
+    /// An object, or a document of a group.
+    Object,
+    /// A page of a list.
+    List,
+}
+
+impl Size {
+    fn max_bytes(self) -> usize {
+        match self {
+            Self::Small => SMALL_BYTES,
+            Self::Object => OBJECT_BYTES,
+            Self::List => LIST_BYTES,
+        }
+    }
+}
+
+/// Room for a large response.
+#[derive(Debug)]
+pub(crate) struct Room {
+    _permit: Permit<Group>,
+}
+
+/// The room for large responses.
+pub(crate) struct Answers {
+    objects: Limiter<Group>,
+    lists: Limiter<Group>,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self { objects: Limiter::new(OBJECTS), lists: Limiter::new(LISTS) }
+    }
+}
+
+impl Answers {
+    /// Room for the response to a list, which is large mostly; for another one None.
+    pub(crate) async fn before(&self, path: &str, size: Size) -> Option<Room> {
+        if size != Size::List {
+            return None;
+        }
+        Some(Room { _permit: self.lists.enter(group(path)).await })
+    }
+
+    /// Reads a response to its end.
+    pub(crate) async fn read(
+        &self,
+        body: &mut Body,
+        path: &str,
+        size: Size,
+        mut room: Option<Room>,
+        deadline: Instant,
+    ) -> Result<(Bytes, Option<Room>), Failure> {
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        loop {
+            let frame = match timeout_at(deadline, body.frame()).await {
+                Ok(None) => break,
+                Ok(Some(Ok(frame))) => frame,
+                Ok(Some(Err(error))) => return Err(Failure::of_client(&error)),
+                Err(_) => return Err(Failure::Lost("the response did not end in time".to_owned())),
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            let bytes = first.len() + rest.len() + data.len();
+            if bytes > size.max_bytes() {
+                return Err(Failure::TooLarge);
+            }
+            if bytes > SMALL_BYTES && room.is_none() {
+                room = Some(self.room(path, deadline).await?);
+            }
+            // Most responses are one chunk and need no copy.
+            if first.is_empty() && rest.is_empty() {
+                first = data;
+            } else {
+                rest.extend_from_slice(&std::mem::take(&mut first));
+                rest.extend_from_slice(&data);
+            }
+        }
+        Ok((if rest.is_empty() { first } else { rest.freeze() }, room))
+    }
+
+    async fn room(&self, path: &str, deadline: Instant) -> Result<Room, Failure> {
+        let group = group(path);
+        let why = || Failure::Lost(format!("the rest of the response was not read: other large ones of {group} are"));
+        let permit = timeout_at(deadline, self.objects.enter(Arc::clone(&group))).await.map_err(|_| why())?;
+        Ok(Room { _permit: permit })
+    }
+}
+
+/// The group and version of a path: "/apis/apps/v1" of "/apis/apps/v1/namespaces/default/deployments", "/api/v1".
+fn group(path: &str) -> Group {
+    let members = if path.starts_with("/apis/") { 4 } else { 3 };
+    let end = path.match_indices(['/', '?']).nth(members - 1).map_or(path.len(), |(at, _)| at);
+    path[..end].into()
+}
+
+#[cfg(test)]
+mod tests;

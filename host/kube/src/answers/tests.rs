@@ -1,0 +1,90 @@
+//! Responses at their bounds and one byte beyond, and places that are held.
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::client::ApiServer;
+use crate::testing::{UNENDING, serve};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// An API server whose response to a path that ends with a number has so many bytes; one under /apis/hostile has no end.
+async fn sized() -> ApiServer {
+    let api = serve(|request| {
+        let bytes = request.path.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        (if request.path.starts_with("/apis/hostile") { UNENDING } else { "200 OK" }, "x".repeat(bytes))
+    });
+    api.await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_has_the_bound_of_what_it_can_be() {
+    let api = sized().await;
+    for (size, most) in [(Size::Small, SMALL_BYTES), (Size::Object, OBJECT_BYTES), (Size::List, LIST_BYTES)] {
+        let fits = api.get(&format!("/api/v1/{most}"), DEADLINE, size).await.unwrap();
+        assert_eq!(fits.body.len(), most);
+        let beyond = api.get(&format!("/api/v1/{}", most + 1), DEADLINE, size).await;
+        assert!(matches!(beyond, Err(Failure::TooLarge)), "{size:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_responses_without_an_end_hold_the_places_of_their_group_and_others_have_theirs() {
+    let api = sized().await;
+    let hostile: Vec<_> = (0..20)
+        .map(|_| {
+            let api = api.clone();
+            let path = format!("/apis/hostile.example.com/v1/{}", SMALL_BYTES + 1);
+            tokio::spawn(async move { api.get(&path, DEADLINE * 2, Size::Object).await.map(|_| ()) })
+        })
+        .collect();
+    let objects = &api.answers().objects;
+    let group = group("/apis/hostile.example.com/v1/x");
+    let all_taken = async {
+        while objects.enter(Arc::clone(&group)).now_or_never().is_some() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(DEADLINE, all_taken).await.expect("twenty of them take its three places");
+    for path in ["/api/v1/100000", "/apis/apps/v1/100000"] {
+        let read = timeout(DEADLINE, api.get(path, DEADLINE, Size::Object)).await;
+        assert_eq!(read.unwrap().unwrap().body.len(), 100_000, "{path}");
+    }
+    hostile.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_keeps_its_place_until_its_objects_are_taken_over() {
+    let api = sized().await;
+    let mut pages = Vec::new();
+    for _ in 0..3 {
+        pages.push(api.get("/apis/apps/v1/9", DEADLINE, Size::List).await.unwrap());
+    }
+    let next = {
+        let api = api.clone();
+        tokio::spawn(async move { api.get("/apis/apps/v1/9", DEADLINE, Size::List).await.map(|_| ()) })
+    };
+    for path in ["/api/v1/9", "/apis/batch/v1/9"] {
+        timeout(DEADLINE, api.get(path, DEADLINE, Size::List)).await.unwrap().unwrap();
+    }
+    timeout(DEADLINE, api.get("/apis/apps/v1/9", DEADLINE, Size::Object)).await.unwrap().unwrap();
+    assert!(!next.is_finished(), "three pages of its group are held");
+    pages.pop();
+    timeout(DEADLINE, next).await.unwrap().unwrap().unwrap();
+}
+
+#[test]
+fn the_group_of_a_path_has_its_version() {
+    for (path, expected) in [
+        ("/api/v1", "/api/v1"),
+        ("/api/v1/namespaces/a/pods/b", "/api/v1"),
+        ("/apis/apps/v1/deployments", "/apis/apps/v1"),
+        ("/apis/apps/v1", "/apis/apps/v1"),
+        ("/readyz", "/readyz"),
+    ] {
+        assert_eq!(&*group(path), expected);
+    }
+}
