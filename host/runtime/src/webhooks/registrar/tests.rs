@@ -1,4 +1,5 @@
-//! The registrar with an API server that only stores objects and counts requests.
+//! The registrar with an API server that only stores objects and counts requests. As with the real one, the items of a list do
+//! not say what they are, and what is stored has more than what was written.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -56,15 +57,16 @@ impl FakeApi {
                 let is_wanted = |object: &&Value| one.is_none_or(|one| object["metadata"]["name"] == one);
                 let listed =
                     objects.iter().filter(|(at, _)| at.starts_with(&format!("{path}/"))).map(|(_, object)| object);
-                json!({"items": listed.filter(is_wanted).collect::<Vec<_>>()})
+                json!({"items": listed.filter(is_wanted).map(without_type).collect::<Vec<_>>()})
             }
             Method::GET => match objects.get(&path) {
                 Some(object) => object.clone(),
                 None => return text(StatusCode::NOT_FOUND, "there is no such object"),
             },
             Method::DELETE => objects.remove(&path).unwrap_or_default(),
-            Method::POST => objects.entry(format!("{path}/{name}")).or_insert(body).clone(),
+            Method::POST => objects.entry(format!("{path}/{name}")).or_insert(stored(body)).clone(),
             _ => {
+                let body = stored(body);
                 objects.insert(path, body.clone());
                 body
             }
@@ -76,6 +78,27 @@ impl FakeApi {
     fn requests(&self) -> BTreeMap<&'static str, usize> {
         take(&mut *self.counts.lock().unwrap())
     }
+}
+
+/// An item of a list.
+fn without_type(object: &Value) -> Value {
+    let mut item = object.clone();
+    item.as_object_mut().unwrap().retain(|part, _| part != "apiVersion" && part != "kind");
+    item
+}
+
+/// What the API server adds to what is written.
+fn stored(mut object: Value) -> Value {
+    for (part, value) in [
+        ("uid", json!("u-1")),
+        ("resourceVersion", json!("7")),
+        ("generation", json!(1)),
+        ("creationTimestamp", json!("2026-01-01T00:00:00Z")),
+        ("managedFields", json!([{"manager": "mortise", "operation": "Update"}])),
+    ] {
+        object["metadata"][part] = value;
+    }
+    object
 }
 
 struct World {
@@ -228,4 +251,22 @@ async fn a_configuration_that_cannot_be_written_delays_no_other_and_is_retried_a
     world.registrar.round().await;
     assert_eq!(world.api.requests(), [("list one", 2), ("write", 1)].into());
     assert_eq!(world.reports(), [("plugin-1".to_owned(), "Served")].into());
+}
+
+#[tokio::test]
+async fn x5_p3_an_hour_of_full_rounds_writes_nothing() {
+    let mut world = World::new().await;
+    for number in 0..5 {
+        world.admits(number, 0);
+    }
+    world.registrar.round().await;
+    assert_eq!(world.api.requests()["write"], 6, "the Secret and the configurations");
+    let secret = |world: &World| world.registrar.state.bundle.clone().unwrap();
+    let first = secret(&world);
+    for _ in 0..60 {
+        world.registrar.state.resync_at = None;
+        world.registrar.round().await;
+    }
+    assert_eq!(world.api.requests(), [("get", 60), ("list", 120)].into());
+    assert_eq!(secret(&world), first, "the same authority");
 }
