@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::wanted::{AUTHORITY, CERTIFICATE, Recipe, Wanted};
+use crate::certificates::BACKDATED_MS;
 use crate::time;
+use crate::tree_bytes::tree_bytes;
 use crate::well_known::GENERATED_ANNOTATION;
 
 /// kubectl keeps what was applied in it, perhaps with the values of an object that somebody has exported.
@@ -37,6 +39,11 @@ impl Entry {
     fn renew_at_ms(&self) -> Option<u64> {
         self.renew_at.as_ref().map(|at| time::parse(at).unwrap_or(0))
     }
+
+    /// Of a certificate: a clock that was ahead by years may have made it.
+    fn is_valid_yet(&self, now_unix_ms: u64) -> bool {
+        time::parse(&self.drawn_at).is_none_or(|drawn_ms| drawn_ms.saturating_sub(BACKDATED_MS) <= now_unix_ms)
+    }
 }
 
 impl Record {
@@ -57,7 +64,7 @@ impl Record {
                 && *entry.recipe == *wanted.name()
                 && *entry.rotation == *wanted.rotation
                 && entry.renew_at.is_some() == matches!(wanted.recipe, Recipe::Tls { .. })
-                && entry.renew_at_ms().is_none_or(|at_ms| at_ms > now_unix_ms)
+                && entry.renew_at_ms().is_none_or(|at_ms| at_ms > now_unix_ms && entry.is_valid_yet(now_unix_ms))
         })
     }
 
@@ -138,11 +145,19 @@ pub fn hide(text: &str) -> Result<(String, Record), serde_json::Error> {
     Ok((object.to_string(), record))
 }
 
+/// What the trees of objects in review may take together: ten times what the largest Secrets do. Anybody may send an object that
+/// has a record, and a tree can take a hundred times its text.
+const MAX_TREE_BYTES: usize = 32 << 20;
+
 /// The same of a Secret in review and its stored form: a value is hidden in both if one of them records it. None when
-/// one of them is not JSON.
+/// one of them is not JSON, or their trees would take too much.
 pub fn hide_reviewed(object: Arc<str>, old: Option<Arc<str>>) -> Option<(Arc<str>, Option<Arc<str>>)> {
     let mut texts: Vec<Arc<str>> = [object].into_iter().chain(old).collect();
     if texts.iter().any(|text| text.contains(GENERATED_ANNOTATION)) {
+        let bytes: usize = texts.iter().map(|text| tree_bytes(text.as_bytes())).sum();
+        if bytes > MAX_TREE_BYTES {
+            return None;
+        }
         let mut trees: Vec<Value> = texts.iter().map(|text| serde_json::from_str(text).ok()).collect::<Option<_>>()?;
         let keys: BTreeSet<String> = trees.iter().flat_map(hidden_keys).collect();
         trees.iter_mut().for_each(|tree| cut(tree, &keys));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use mortise_core::certificates::{LEAF_MS, Validity};
+use mortise_core::certificates::{LEAF_MS, Validity, renew_at_ms};
 use mortise_kube::webhook::authority::{from_files, self_signed};
 use tokio::time::sleep;
 
@@ -49,7 +49,7 @@ impl Certificate {
         match &self.dir {
             Some(_) => READ_FILES,
             // Two thirds of its life.
-            None => Duration::from_millis(Validity::beginning(0, LEAF_MS).renew_at_ms()),
+            None => Duration::from_millis(renew_at_ms(0, LEAF_MS)),
         }
     }
 

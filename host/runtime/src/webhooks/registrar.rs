@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mortise_core::admission::AdmissionBackend;
+use mortise_core::certificates::Calendar;
 use mortise_core::conversion::ConversionBackend;
 use mortise_core::digest::Digest;
 use mortise_core::event::Event;
@@ -70,6 +71,7 @@ pub(crate) struct Registrar {
 #[derive(Default)]
 pub(crate) struct State {
     listening: bool,
+    calendar: Calendar,
     serving_cert: Arc<ServingCert>,
     shown: Option<Shown>,
     /// Why the API server cannot reach the webhooks, as of the last full round.

@@ -104,7 +104,7 @@ impl Registrar {
         let mut kept = self.api.read_authorities(&self.namespace).await.map_err(refused)?;
         let mut until_ms = 0;
         for _ in 0..MAX_STEPS {
-            let now_ms = now().unix_ms;
+            let now_ms = self.state.calendar.time(now());
             if !self.may_write() {
                 // The replica that leads creates the next authority; this one issues from the present one while it is
                 // valid.
@@ -122,7 +122,8 @@ impl Registrar {
             let not_after_ms = self.claim().not_after_ms();
             kept = self.api.write_authorities(&self.namespace, &kept, not_after_ms).await.map_err(refused)?;
         }
-        let is_usable = |authority: &&Authority| authority.validity.holds_at(now().unix_ms);
+        let now_ms = self.state.calendar.time(now());
+        let is_usable = |authority: &&Authority| authority.validity.holds_at(now_ms);
         let Some(authority) = kept.issuing.as_ref().filter(is_usable) else {
             let message = format!(
                 "the host that leads has not stored a certificate authority in Secret {}/{WEBHOOK_SECRET} yet",
@@ -130,15 +131,14 @@ impl Registrar {
             );
             return Err(Refusal::new("CertificateAwaited", message));
         };
-        let renew_at_ms = self.show(authority)?;
-        let wait_ms = until_ms.min(renew_at_ms).saturating_sub(now().unix_ms);
+        let renew_at_ms = self.show(authority, now_ms)?;
+        let wait_ms = until_ms.min(renew_at_ms).saturating_sub(now_ms);
         let due = Duration::from_millis(wait_ms).clamp(Duration::from_secs(1), RESYNC);
         Ok((Some(kept.bundle()), due))
     }
 
     /// Issues a certificate if none of this authority is valid; returns when to renew it.
-    fn show(&mut self, authority: &Authority) -> Result<u64, Refusal> {
-        let now_ms = now().unix_ms;
+    fn show(&mut self, authority: &Authority, now_ms: u64) -> Result<u64, Refusal> {
         if let Some(Shown::Issued { authority: of, renew_at_ms }) = &self.state.shown
             && *of == authority.certificate
             && now_ms < *renew_at_ms
@@ -148,7 +148,7 @@ impl Registrar {
         let validity = Validity::beginning(now_ms, LEAF_MS);
         let validity = Validity { until_ms: validity.until_ms.min(authority.validity.until_ms), ..validity };
         self.state.serving_cert.show(authority.issue(&self.config.names, validity).map_err(unusable)?);
-        let renew_at_ms = validity.renew_at_ms().max(now_ms + 1_000);
+        let renew_at_ms = validity.renew_at_ms(LEAF_MS).max(now_ms + 1_000);
         self.state.shown = Some(Shown::Issued { authority: authority.certificate.clone(), renew_at_ms });
         tracing::info!(names = ?self.config.names, "the webhooks' server shows a new certificate");
         Ok(renew_at_ms)
