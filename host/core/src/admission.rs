@@ -100,6 +100,21 @@ pub enum Verdict {
     HostFault(String),
 }
 
+impl Verdict {
+    /// The texts that it keeps.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Completed(text) | Self::HostFault(text) => text.len(),
+            Self::Checked(Checked { violations, warnings }) => {
+                let violations = violations.iter().map(|Violation { field, message }| field.len() + message.len());
+                violations.chain(warnings.iter().map(String::len)).sum()
+            }
+            // Cut to some KiB.
+            Self::Fault(_) => 0,
+        }
+    }
+}
+
 /// The version of a plugin that serves its webhooks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AdmissionBackend {

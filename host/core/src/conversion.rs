@@ -5,12 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::contract::GuestFault;
 use crate::digest::Digest;
 use crate::limits::CallLimits;
 use crate::manifest::ConversionSpec;
+use crate::object::Kind;
 
 pub mod review;
 #[cfg(test)]
@@ -45,6 +44,17 @@ pub enum Conversion {
     HostFault(String),
 }
 
+impl Conversion {
+    /// The text that it keeps.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Object(text) | Self::Refused(text) | Self::HostFault(text) => text.len(),
+            // Cut to some KiB.
+            Self::Fault(_) => 0,
+        }
+    }
+}
+
 /// The version of a plugin that serves its conversions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ConversionBackend {
@@ -59,12 +69,8 @@ pub struct ConversionBackend {
 }
 
 impl ConversionBackend {
-    /// Whether it converts the object's kind.
-    pub fn converts(&self, object: &Value) -> bool {
-        let group = object["apiVersion"].as_str().and_then(|api_version| api_version.split_once('/'));
-        let is_of = |spec: &ConversionSpec| {
-            object["kind"] == *spec.kind.kind && group.is_some_and(|(group, _)| group == spec.kind.group())
-        };
-        self.specs.iter().any(is_of)
+    /// Whether it converts the kind.
+    pub fn converts(&self, kind: &Kind) -> bool {
+        self.specs.iter().any(|spec| spec.kind.is_same_resource(kind))
     }
 }

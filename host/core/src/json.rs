@@ -1,6 +1,9 @@
-//! Equality of JSON values as the API server stores them.
+//! Equality of JSON values as the API server stores them. `json/level.rs` and `json/patch.rs` compare texts without trees.
 
 use serde_json::{Number, Value};
+
+pub(crate) mod level;
+pub(crate) mod patch;
 
 /// Whether two values are equal to the API server, which stores 1.0 as 1.
 pub fn is_same(one: &Value, other: &Value) -> bool {

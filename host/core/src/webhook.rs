@@ -1,9 +1,10 @@
 //! The webhook endpoints of the host: addresses, paths and clientConfigs of admission and conversion.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use serde_json::value::{RawValue, to_raw_value};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// Where the API server reaches the host.
@@ -99,31 +100,6 @@ pub fn at_path(path: &str) -> Option<(Subject, &str)> {
     (!plugin.is_empty() && !plugin.contains('/')).then_some((subject, plugin))
 }
 
-/// Values in the JSON of a review. A tree of so many takes some hundred megabytes; the largest reviews, lists of objects
-/// that are mostly managedFields, have half as many.
-const MAX_VALUES: usize = 1 << 20;
-
-/// Why the JSON text is not read: as a tree it may take a hundred times as much memory as its bytes.
-pub(crate) fn too_wide(text: &[u8]) -> Option<String> {
-    let (mut values, mut in_string, mut escaped, mut opened) = (1_usize, false, false, false);
-    for byte in text {
-        if in_string {
-            in_string = escaped || *byte != b'"';
-            escaped = !escaped && *byte == b'\\';
-            continue;
-        }
-        if byte.is_ascii_whitespace() {
-            continue;
-        }
-        // The first value of a list or of an object.
-        values += usize::from(opened && !matches!(byte, b']' | b'}'));
-        opened = matches!(byte, b'[' | b'{');
-        values += usize::from(*byte == b',');
-        in_string = *byte == b'"';
-    }
-    (values > MAX_VALUES).then(|| format!("it has {values} values, and mortise reads {MAX_VALUES}"))
-}
-
 /// managedFields are often most of an object, and no plugin needs them.
 pub(crate) fn without_managed_fields(mut object: Value) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -132,19 +108,59 @@ pub(crate) fn without_managed_fields(mut object: Value) -> Value {
     object
 }
 
-/// The same in JSON text, without a tree of the object. None when it is no object.
-pub(crate) fn text_without_managed_fields(object: &RawValue) -> Option<Arc<str>> {
-    type Members<'a> = BTreeMap<String, &'a RawValue>;
-    let mut members: Members = serde_json::from_str(object.get()).ok()?;
-    let metadata = members.get("metadata").and_then(|metadata| {
-        let mut metadata: Members = serde_json::from_str(metadata.get()).ok()?;
-        metadata.remove("managedFields")?;
-        to_raw_value(&metadata).ok()
-    });
-    if let Some(metadata) = &metadata {
-        members.insert("metadata".to_owned(), metadata);
+/// Where parts of an object's text are.
+pub(crate) struct Parts {
+    /// The metadata, without the space around it.
+    pub(crate) metadata: Option<Range<usize>>,
+    /// The value of its managedFields.
+    pub(crate) managed_fields: Option<Range<usize>>,
+}
+
+#[derive(Deserialize)]
+struct RawObject<'a> {
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawMetadata<'a> {
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
+}
+
+impl Parts {
+    /// None when the text is no object, or has one of the parts twice.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        let begin = |part: &str| part.as_ptr().addr() - text.as_ptr().addr();
+        let range = |part: &RawValue| begin(part.get())..begin(part.get()) + part.get().len();
+        let RawObject { metadata } = serde_json::from_str(text).ok().filter(|_| text.trim_start().starts_with('{'))?;
+        let is_object = metadata.filter(|metadata| metadata.get().starts_with('{'));
+        let managed_fields = match is_object {
+            Some(metadata) => serde_json::from_str::<RawMetadata<'_>>(metadata.get()).ok()?.managed_fields,
+            None => None,
+        };
+        Some(Self { metadata: metadata.map(range), managed_fields: managed_fields.map(range) })
     }
-    serde_json::to_string(&members).ok().map(Into::into)
+}
+
+/// The text of an object without its managedFields, without a tree of it. None as with [`Parts::of`].
+pub(crate) fn text_without_managed_fields(text: &str) -> Option<Arc<str>> {
+    let Some(value) = Parts::of(text)?.managed_fields else { return Some(text.into()) };
+    let (before, after) = (text.get(..value.start)?, text.get(value.end..)?.trim_start());
+    // The name has no quotes within it, also if it is written with escapes.
+    let before = before.trim_end().strip_suffix(':')?.trim_end().strip_suffix('"')?;
+    let before = before.get(..before.rfind('"')?)?.trim_end();
+    let is_last = before.strip_suffix(',').map(|before| [before, after].concat());
+    Some(is_last.unwrap_or_else(|| [before, after.strip_prefix(',').unwrap_or(after)].concat()).into())
+}
+
+/// The text of an object with managedFields in its metadata, which has none. None when it has no metadata.
+pub(crate) fn text_with_managed_fields(text: &str, managed_fields: &str) -> Option<String> {
+    let begin = Parts::of(text)?.metadata?.start;
+    let (before, members) = (text.get(..begin)?, text.get(begin..)?.strip_prefix('{')?);
+    let comma = if members.trim_start().starts_with('}') { "" } else { "," };
+    Some([before, "{\"managedFields\":", managed_fields, comma, members].concat())
 }
 
 #[cfg(test)]
@@ -152,14 +168,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_with_more_values_than_the_bound_is_not_read_whatever_its_strings_say() {
-        let list = |value: &str, count: usize| format!("[{}]", vec![value; count].join(","));
-        for value in [" [ ] ", "{}", r#"",[{\",""#] {
-            assert_eq!(too_wide(list(value, MAX_VALUES - 1).as_bytes()), None, "{value}");
-            let why = too_wide(list(value, MAX_VALUES).as_bytes()).expect(value);
-            assert_eq!(why, "it has 1048577 values, and mortise reads 1048576", "{value}");
+    fn managed_fields_are_cut_out_and_put_back_wherever_they_are_and_nothing_else_changes() {
+        for (text, without) in [
+            (r#"{"a":1,"metadata":{"managedFields":[{"b":","}],"name":"a"}}"#, r#"{"a":1,"metadata":{"name":"a"}}"#),
+            (r#"{"metadata":{"name":"a" , "managedFields" : [ ] } }"#, r#"{"metadata":{"name":"a" } }"#),
+            (r#"{"metadata":{ "managedFields":{}}}"#, r#"{"metadata":{}}"#),
+            (r#"{"metadata":{"managed\u0046ields":7,"x":"managedFields"}}"#, r#"{"metadata":{"x":"managedFields"}}"#),
+            (r#" {"spec":{"managedFields":1}} "#, r#" {"spec":{"managedFields":1}} "#),
+            (r#"{"metadata":null}"#, r#"{"metadata":null}"#),
+        ] {
+            assert_eq!(text_without_managed_fields(text).as_deref(), Some(without), "{text}");
         }
-        assert!(too_wide(list(r#"{"a":[0]}"#, MAX_VALUES / 3).as_bytes()).is_none());
-        assert!(too_wide(list(r#"{"a":[0]}"#, MAX_VALUES / 3 + 1).as_bytes()).is_some());
+        for text in [
+            "7",
+            "[]",
+            r#"["a"]"#,
+            r#"{"metadata":{},"metadata":{}}"#,
+            r#"{"metadata":{"managedFields":1,"managedFields":2}}"#,
+        ] {
+            assert_eq!(text_without_managed_fields(text), None, "{text}");
+        }
+        for (text, with) in [
+            (r#"{"metadata": {"name":"a"}}"#, r#"{"metadata": {"managedFields":[1],"name":"a"}}"#),
+            (r#"{"metadata":{ }}"#, r#"{"metadata":{"managedFields":[1] }}"#),
+        ] {
+            assert_eq!(text_with_managed_fields(text, "[1]").as_deref(), Some(with), "{text}");
+        }
+        assert_eq!(text_with_managed_fields(r#"{"metadata":null}"#, "[]"), None);
     }
 }

@@ -24,7 +24,6 @@ use mortise_core::write::{Cause, Write, WriteErrorClass};
 use mortise_wasm::log::{LogLevel, LogLine};
 use mortise_wasm::plugin::Completion;
 use mortise_wasm::workers::JobDone;
-use serde_json::Value;
 use tracing::{Span, debug, error, info, trace, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -203,9 +202,8 @@ pub(crate) fn admission<R>(plugin: &str, kind: &Kind, name: &str, completion: &C
     guest_lines(&completion.logs, completion.dropped_logs, || tracing::info_span!("admission", plugin, %kind, name));
 }
 
-pub(crate) fn conversion<R>(plugin: &str, object: &Value, completion: &Completion<R>) {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (kind, name) = (text("/kind"), text("/metadata/name"));
+pub(crate) fn conversion<R>(plugin: &str, object: &ObjectRef, completion: &Completion<R>) {
+    let (kind, name) = (&*object.kind.kind, &*object.name.name);
     guest_lines(&completion.logs, completion.dropped_logs, || tracing::info_span!("conversion", plugin, kind, name));
 }
 

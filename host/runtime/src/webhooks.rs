@@ -1,5 +1,5 @@
 //! Admission and conversion webhooks. `webhooks/review.rs` and `webhooks/convert.rs` respond to one request,
-//! `webhooks/capacity.rs` bounds the requests, `webhooks/parsing.rs` reads their JSON, `webhooks/clients.rs` says whose they may be, `webhooks/registrar.rs` registers the webhooks with the API server; this
+//! `webhooks/capacity.rs` and `webhooks/room.rs` bound the requests, `webhooks/parsing.rs` reads their JSON, `webhooks/clients.rs` says whose they may be, `webhooks/registrar.rs` registers the webhooks with the API server; this
 //! file has what they share: the backend of each plugin.
 //!
 //! The engine chooses the backends: a version serves until the next one does.
@@ -18,6 +18,7 @@ mod convert;
 pub(crate) mod parsing;
 pub(crate) mod registrar;
 pub(crate) mod review;
+mod room;
 
 /// A backend, with its loaded component.
 #[derive(Debug)]

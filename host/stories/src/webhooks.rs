@@ -76,16 +76,18 @@ impl Webhooks {
     fn convert(&self, name: &str, body: &[u8], now_ms: u64) -> Option<Result<String, String>> {
         let backend = self.conversion.get(name)?;
         Some(ConversionReview::parse(body).map(|review| {
-            let converted = review.objects().iter().map(|object| {
-                let Some(request) = review.request(object, backend, now(now_ms).unix_ms) else {
-                    return Ok(object.clone());
+            let mut success = review.success();
+            for object in review.objects() {
+                let converted = match review.request(object, backend, now(now_ms).unix_ms) {
+                    None => Ok(object.text().to_owned()),
+                    Some(request) => review.converted(name, object, self.guest.convert(&request, &backend.limits)),
                 };
-                review.converted(name, object, self.guest.convert(&request, &backend.limits))
-            });
-            match converted.collect::<Result<Vec<Value>, _>>() {
-                Ok(objects) => review.success(objects),
-                Err(failure) => review.failure(&failure.message),
+                let converted = converted.map_err(|failure| failure.message);
+                if let Err(why) = converted.and_then(|converted| success.push(&converted)) {
+                    return review.failure(&why);
+                }
             }
+            success.end()
         }))
     }
 }

@@ -137,35 +137,43 @@ fn check_patch(request: &Value, completed: &str, answer: &Answer) {
 
 fn convert(text: &[u8], review: &ConversionReview, object: &str) {
     let Some(request) = request_of(text) else { return };
-    let mut converted = Vec::new();
+    let (mut success, mut count) = (review.success(), 0);
     for source in review.objects() {
-        BACKENDS.1.converts(source);
+        BACKENDS.1.converts(&source.reference().kind);
         if let Some(asked) = review.request(source, &BACKENDS.1, NOW_UNIX_MS) {
-            assert!(crate::json_of(&asked.object)["metadata"]["managedFields"].is_null());
+            assert!(json_if_read(&asked.object)["metadata"]["managedFields"].is_null());
         }
+        let before = json_if_read(source.text());
         for result in [
             Conversion::Object(object.to_owned()),
-            Conversion::Object(converted_as_asked(source, &request)),
+            Conversion::Object(converted_as_asked(&before, &request)),
             Conversion::Refused(object.to_owned()),
             Conversion::Fault(GuestFault::BadOutcome { message: object.to_owned() }),
             Conversion::HostFault(object.to_owned()),
         ] {
             match review.converted("podset", source, result) {
                 Ok(result) => {
-                    check_identity(source, &result, &request);
-                    converted.push(result);
+                    if let Ok(result) = serde_json::from_str(&result) {
+                        check_identity(&before, &result, &request);
+                        success.push(&result.to_string()).expect("an input is smaller than the bound");
+                        count += 1;
+                    }
                 }
                 Err(failure) => crate::check_message(&failure.message),
             }
         }
     }
-    let count = converted.len();
-    let (success, failure) = (crate::json_of(&review.success(converted)), crate::json_of(&review.failure(object)));
+    let (success, failure) = (crate::json_of(&success.end()), crate::json_of(&review.failure(object)));
     for response in [&success, &failure].map(|review| &review["response"]) {
         assert_eq!(response["uid"], request["uid"]);
         assert!(matches!(response["result"]["status"].as_str(), Some("Success" | "Failure")));
     }
     assert_eq!(success["response"]["convertedObjects"].as_array().map(Vec::len), Some(count));
+}
+
+/// Null when only a parser that skips a part of it reads it, such as what is nested deep.
+fn json_if_read(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
 }
 
 /// What a guest returns that changes the version alone.

@@ -15,7 +15,7 @@ use crate::generated;
 use crate::manifest::AdmissionSpec;
 use crate::object::Kind;
 use crate::text::{DENIAL, WARNING};
-use crate::webhook::{Purpose, text_without_managed_fields, too_wide};
+use crate::webhook::{Purpose, text_without_managed_fields};
 
 /// One request of the API server.
 #[derive(Clone, PartialEq, Debug)]
@@ -94,9 +94,6 @@ struct NamedMetadata {
 impl Review {
     /// Parses a review for this backend.
     pub fn parse(body: &[u8], serving: &Arc<AdmissionBackend>) -> Result<Self, String> {
-        if let Some(why) = too_wide(body) {
-            return Err(format!("the AdmissionReview cannot be read: {why}"));
-        }
         let RawReview { api_version, kind, request } =
             serde_json::from_slice(body).map_err(|error| format!("the AdmissionReview cannot be read: {error}"))?;
         if api_version != "admission.k8s.io/v1" || kind != "AdmissionReview" {
@@ -111,9 +108,10 @@ impl Review {
         if !request.sub_resource.is_empty() {
             return Err(format!("mortise has no webhook for the subresource {:?}", request.sub_resource));
         }
-        let old = request.old_object.and_then(text_without_managed_fields);
+        let text = |object: Option<&RawValue>| object.and_then(|object| text_without_managed_fields(object.get()));
+        let old = text(request.old_object);
         let object = match operation {
-            Operation::Create | Operation::Update => request.object.and_then(text_without_managed_fields),
+            Operation::Create | Operation::Update => text(request.object),
             Operation::Delete => old.clone(),
         };
         let Some(object) = object else {
@@ -136,6 +134,12 @@ impl Review {
         let kind = Kind::new(&api_version, &request.kind.kind);
         let (serving, resource) = (Arc::clone(serving), request.resource.resource);
         Ok(Self { uid: request.uid, kind, resource, name, operation, object, old, serving })
+    }
+
+    /// The texts that it keeps.
+    pub fn bytes(&self) -> usize {
+        let identity = self.uid.len() + self.resource.len() + self.name.len() + self.kind.api_version.len();
+        identity + self.kind.kind.len() + self.object.len() + self.old.as_ref().map_or(0, |old| old.len())
     }
 
     /// The object's kind.
@@ -190,15 +194,9 @@ impl Review {
             self.unchecked(500, "InternalError", &message, Some(fault))
         };
         match verdict {
-            Verdict::Completed(completed) => match serde_json::from_str(&self.object) {
-                Ok(object) => match defaults::patch(&object, &completed) {
-                    Ok(patch) => self.allow(patch, &[], None),
-                    Err(message) => at_fault(GuestFault::bad_outcome(message)),
-                },
-                // Its text was skipped, not parsed: it may be nested more than 128 deep.
-                Err(error) => {
-                    self.unchecked(500, "InternalError", &format!("the object cannot be read: {error}"), None)
-                }
+            Verdict::Completed(completed) => match defaults::patch(&self.object, &completed) {
+                Ok(patch) => self.allow(patch.as_deref(), &[], None),
+                Err(message) => at_fault(GuestFault::bad_outcome(message)),
             },
             Verdict::Checked(Checked { violations, warnings }) if violations.is_empty() => {
                 self.allow(None, &warnings, None)
@@ -240,10 +238,10 @@ impl Review {
         self.refuse(code, json!({"reason": reason, "message": DENIAL.text(message)}), &[], fault)
     }
 
-    fn allow(&self, patch: Option<json_patch::Patch>, warnings: &[String], fault: Option<GuestFault>) -> Answer {
+    fn allow(&self, patch: Option<&str>, warnings: &[String], fault: Option<GuestFault>) -> Answer {
         let mut response = json!({"uid": self.uid, "allowed": true});
-        if let Some(patch) = patch.filter(|patch| !patch.0.is_empty()) {
-            response["patch"] = json!(STANDARD.encode(json!(patch).to_string()));
+        if let Some(patch) = patch {
+            response["patch"] = STANDARD.encode(patch).into();
             response["patchType"] = json!("JSONPatch");
         }
         Answer { text: review(response, warnings), code: 200, fault }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::configuration::{Change, Configuration, Resources, change, plugin_of, wanted};
 use super::review::{Answer, Review};
 use super::*;
+use crate::allocations::counted;
 use crate::manifest::Operations;
 use crate::object::Kind;
 use crate::webhook::{Address, Endpoint, Subject, at_path};
@@ -105,7 +106,7 @@ fn the_guest_gets_the_text_that_the_api_server_sent() {
         "oldObject": {"metadata": {}}}}"#;
     let review = Review::parse(body.as_bytes(), &Arc::new(serving(spec()))).unwrap();
     let request = review.request(Purpose::Validate, 0).unwrap();
-    assert_eq!(&*request.object, r#"{"metadata":{"name":"a"},"spec":{"b": 1.50, "a": "\u00e9"}}"#);
+    assert_eq!(&*request.object, r#"{"spec": {"b": 1.50, "a": "\u00e9"}, "metadata": { "name": "a"}}"#);
     assert_eq!((request.old.as_deref(), review.name()), (Some(r#"{"metadata":{}}"#), "a"));
 }
 
@@ -225,12 +226,15 @@ fn a_guests_refusal_is_one_line_and_cut_at_the_bounds_of_a_response() {
 
 /// The API server's object after the patch of a response.
 fn patched(answer: &Answer) -> Value {
+    patched_from(greeting(), answer)
+}
+
+fn patched_from(mut object: Value, answer: &Answer) -> Value {
     use base64::Engine as _;
     let response = response(answer);
     assert_eq!((&response["allowed"], &response["patchType"]), (&json!(true), &json!("JSONPatch")));
     let bytes = base64::engine::general_purpose::STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
     let patch: json_patch::Patch = serde_json::from_slice(&bytes).unwrap();
-    let mut object = greeting();
     json_patch::patch(&mut object, &patch).unwrap();
     object
 }
@@ -270,7 +274,8 @@ fn x6_defaults_change_nothing_that_is_not_a_plugins() {
         let message = response(&answer)["status"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains(words), "{place}: {message}");
     }
-    for text in ["{", "7"] {
+    let deep = format!(r#"{{"spec":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    for text in ["{", "7", &*deep, r#"{"spec":1e999}"#, r#"{"spec":"\ud800"}"#] {
         let answer = review.answer("greeting", Verdict::Completed(text.to_owned()));
         assert_eq!(answer.fault.as_ref().map(GuestFault::reason), Some("BadOutcome"), "{text}");
     }
@@ -413,6 +418,8 @@ fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
     assert!(matches!(change(None, wanted()), Some(Change::Create(_))));
 
     let mut live = wanted().unwrap();
+    // As an item of the API server's list.
+    live.as_object_mut().unwrap().retain(|part, _| part != "apiVersion" && part != "kind");
     live["metadata"]["uid"] = json!("u-9");
     live["metadata"]["resourceVersion"] = json!("12");
     live["webhooks"][0]["aFieldOfALaterVersion"] = json!("default");
@@ -429,6 +436,7 @@ fn a_configuration_is_written_when_it_differs_and_known_by_the_hosts_label() {
         (&body["webhooks"][0]["failurePolicy"], &body["metadata"]["resourceVersion"]),
         (&json!("Fail"), &json!("12"))
     );
+    assert_eq!((&body["kind"], &body["apiVersion"]), (&wanted().unwrap()["kind"], &wanted().unwrap()["apiVersion"]));
     assert_eq!(body["metadata"]["labels"]["team"], "web");
 
     assert_eq!(plugin_of(&live, "mortise-system"), Some("greeting"));
@@ -454,8 +462,61 @@ fn the_host_responds_before_the_api_server_times_out() {
 }
 
 #[test]
-fn a_review_of_too_many_values_is_refused() {
-    let wide = format!("[{}]", vec!["[]"; 1 << 20].join(","));
-    let error = Review::parse(format!(r#"{{"request":{wide}}}"#).as_bytes(), &Arc::new(serving(spec()))).unwrap_err();
-    assert!(error.starts_with("the AdmissionReview cannot be read: it has 1048"), "{error}");
+fn a_review_of_the_worst_objects_takes_some_times_its_text() {
+    let worst = format!("[{}]", vec![r#"{"":0}"#; 100_000].join(","));
+    let with = |metadata: &str| format!(r#"{{"metadata":{{{metadata}}},"spec":{worst},"status":{worst}}}"#);
+    let body = |object: &str| {
+        format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","operation":"CREATE","resource":{{"resource":"greetings"}},"kind":{{"group":"example.com","version":"v1","kind":"Greeting"}},"object":{object}}}}}"#
+        )
+    };
+    let parse = |body: &str| counted(|| Review::parse(body.as_bytes(), &Arc::new(serving(spec()))));
+    let text = body(&with(&format!(r#""managedFields":{worst}"#)));
+    let (count, review) = parse(&text);
+    assert!(count.allocated_bytes < 3 * text.len(), "{} of {}", count.allocated_bytes, text.len());
+
+    let completed = review.unwrap().request(Purpose::Mutate, 0).unwrap().object.replace("0}]}", "0},{\"\":1}]}");
+    let (count, ()) = counted(|| {
+        let (_, review) = parse(&text);
+        let answer = review.unwrap().answer("greeting", Verdict::Completed(completed.clone()));
+        assert_eq!(answer.fault.unwrap().reason(), "BadOutcome", "it changed the status");
+    });
+    assert!(count.allocated_bytes < 16 * text.len(), "{} of {}", count.allocated_bytes, text.len());
+
+    let recorded = body(&with(r#""annotations":{"mortise.dev/generated":"{}"}"#));
+    let (count, review) = parse(&recorded);
+    assert_eq!(review.unwrap_err(), "the object of the AdmissionReview cannot be read");
+    assert!(count.allocated_bytes < 3 * recorded.len(), "{} of {}", count.allocated_bytes, recorded.len());
+}
+
+#[test]
+fn defaults_below_a_long_key_become_a_patch_of_some_times_the_objects_text() {
+    let (key, items) = ("k".repeat(40_000), 40_000);
+    let object = |value: &str| {
+        let list = vec![value; items].join(",");
+        format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Greeting","metadata":{{"name":"a"}},"spec":{{"{key}":[{list}]}}}}"#
+        )
+    };
+    let before: Value = serde_json::from_str(&object("{}")).unwrap();
+    let review = review("CREATE", &before, &Value::Null);
+    let completed = object(r#"{"a":1}"#);
+    let bytes = completed.len();
+    let (count, answer) = counted(|| review.answer("greeting", Verdict::Completed(completed)));
+    assert!(answer.text.len() < 2 * bytes, "{} of {bytes}", answer.text.len());
+    assert!(count.allocated_bytes < 30 * bytes, "{} of {bytes}", count.allocated_bytes);
+    assert_eq!(patched_from(before, &answer)["spec"][&key][items - 1], json!({"a": 1}));
+}
+
+#[test]
+fn x6_metadata_with_more_members_than_are_looked_at_is_refused() {
+    let labels: serde_json::Map<String, Value> = (0..=1 << 16).map(|number| (number.to_string(), json!("a"))).collect();
+    let mut object = greeting();
+    object["metadata"]["labels"] = labels.into();
+    object["metadata"].as_object_mut().unwrap().remove("managedFields");
+    let review = review("CREATE", &object, &Value::Null);
+    object["metadata"]["labels"]["mortise.dev/plugin"] = json!("x");
+    let answer = review.answer("greeting", Verdict::Completed(object.to_string()));
+    let message = response(&answer)["status"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("changed metadata.labels, which has more than 65536 members"), "{message}");
 }

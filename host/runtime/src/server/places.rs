@@ -1,36 +1,54 @@
 //! Which connections of a listener have a place, and which wait for one. Accepted connections come in, with their peers'
 //! addresses and the time; the one to close for a newer one comes out. It must know no sockets and no clock.
 //!
-//! A peer is an address. Clients behind one NAT are one peer and share its places, as do all clients where the
+//! Clients behind one NAT are one peer and share its places, as do all clients where the
 //! network hides their addresses.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use super::peer::Peer;
 
 #[cfg(test)]
 mod tests;
 
-/// Connections of one listener. An API server keeps some two dozen for webhooks, a Prometheus one, a kubelet none.
-pub(crate) const MAX_CONNECTIONS: usize = 128;
+/// Connections of one listener. An API server keeps some two dozen for webhooks, a Prometheus one, a kubelet none. The others are
+/// for connections that have shown nothing yet: each has half a second, so a thousand peers are through in one. A connection
+/// takes 50 KiB at most, with the buffers of its head and of TLS.
+pub(crate) const MAX_CONNECTIONS: usize = 512;
 /// Those of one peer: more than an API server's requests in flight, since a peer has fewer permits for these
 /// (`webhooks/capacity.rs`). The rest is for others, at once and without closing any.
-pub(crate) const MAX_OF_PEER: usize = 96;
+pub(crate) const MAX_OF_PEER: usize = 384;
+/// Half of the places are for connections that were answered or verified: while these have no more, none of them is closed for
+/// another peer.
+const KEPT: usize = MAX_CONNECTIONS / 2;
 /// Accepted connections that wait for a place, each an open file and nothing else. Beyond, the peer with the most loses
-/// its oldest one. Three listeners with all of theirs take 1,920 files; a process may have 4,096 or more.
-const MAX_WAITING: usize = 512;
-/// Those of one peer: with its places more than the 200 requests that an API server has in flight by default that change
-/// something, and than the 400 others, whose objects may be converted.
-const MAX_WAITING_OF_PEER: usize = 384;
+/// its oldest one. Three listeners with all of theirs take 2,688 files; a process may have 4,096 or more.
+const MAX_WAITING: usize = 384;
+/// Those of one peer: with its places as many as the 200 requests that an API server has in flight by default that change
+/// something, and the 400 others, whose objects may be converted.
+const MAX_WAITING_OF_PEER: usize = 256;
 /// Clients give up about as early.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// What a connection has shown. The more, the later it gives way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Standing {
+    /// Nothing. Anybody gets so far.
+    New,
+    /// A request that succeeded.
+    Answered,
+    /// A certificate that TLS verified.
+    Verified,
+}
 
 /// A connection that has a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Open {
-    pub(super) peer: IpAddr,
+    pub(super) peer: Peer,
     /// Only differences count. None while a request is in progress, or when it has not been idle for long enough.
     pub(super) idle_since: Option<u64>,
+    pub(super) standing: Standing,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,10 +61,11 @@ pub(super) enum Choice {
     Wait,
 }
 
-/// Where the next connection of a peer has its place. A connection is closed for one of a peer that has no more
-/// connections than its own: first those of the peer with the most, of these the one that has been idle longest.
-pub(super) fn choose(peer: IpAddr, open: &[Open]) -> Choice {
-    let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+/// Where the next connection of a peer has its place. A connection is closed for one of a peer that has fewer, and one that
+/// has shown nothing also for one of a peer that has shown something: first those that have shown the least, of these those of the peer with the most, of these the
+/// one that has been idle longest.
+pub(super) fn choose(peer: Peer, open: &[Open]) -> Choice {
+    let mut counts: BTreeMap<Peer, usize> = BTreeMap::new();
     for connection in open {
         *counts.entry(connection.peer).or_default() += 1;
     }
@@ -55,22 +74,30 @@ pub(super) fn choose(peer: IpAddr, open: &[Open]) -> Choice {
     if open.len() < MAX_CONNECTIONS && !is_at_bound {
         return Choice::Free;
     }
+    let with = |standing| open.iter().filter(|connection| connection.standing >= standing).count();
+    let (answered, verified) = (with(Standing::Answered), with(Standing::Verified));
+    let is_kept = |standing| match standing {
+        Standing::New => false,
+        Standing::Answered => answered <= KEPT,
+        Standing::Verified => verified <= KEPT,
+    };
+    let is_known = open.iter().any(|connection| connection.peer == peer && connection.standing > Standing::New);
     let mut closable = Vec::new();
-    for (index, connection) in open.iter().enumerate() {
-        let count = counts[&connection.peer];
-        let gives_way = connection.peer == peer || (!is_at_bound && count > own);
-        if let Some(idle_since) = connection.idle_since.filter(|_| gives_way) {
-            closable.push((count, idle_since, index));
+    for (index, Open { peer: of, idle_since, standing }) in open.iter().enumerate() {
+        let count = counts[of];
+        let has_more = count > own || (is_known && *standing == Standing::New);
+        let gives_way = *of == peer || (!is_at_bound && has_more && !is_kept(*standing));
+        if let Some(idle_since) = idle_since.filter(|_| gives_way) {
+            closable.push((*standing, usize::MAX - count, idle_since, index));
         }
     }
-    let closed = closable.into_iter().min_by_key(|(count, idle_since, _)| (usize::MAX - count, *idle_since));
-    closed.map_or(Choice::Wait, |(.., index)| Choice::InsteadOf(index))
+    closable.into_iter().min().map_or(Choice::Wait, |(.., index)| Choice::InsteadOf(index))
 }
 
 /// Connections that wait, in the order of their arrival.
 #[derive(Debug)]
 pub(super) struct Waiting<C> {
-    connections: VecDeque<(IpAddr, Instant, C)>,
+    connections: VecDeque<(Peer, Instant, C)>,
 }
 
 impl<C> Waiting<C> {
@@ -83,7 +110,7 @@ impl<C> Waiting<C> {
     }
 
     /// Adds a connection, and drops those over a bound or out of time.
-    pub(super) fn add(&mut self, now: Instant, peer: IpAddr, connection: C) {
+    pub(super) fn add(&mut self, now: Instant, peer: Peer, connection: C) {
         self.connections.retain(|(_, since, _)| now.saturating_duration_since(*since) < LONGEST_WAIT);
         self.connections.push_back((peer, now, connection));
         if self.of(peer) > MAX_WAITING_OF_PEER {
@@ -95,7 +122,7 @@ impl<C> Waiting<C> {
     }
 
     /// The peer that is `index`th.
-    pub(super) fn peer(&self, index: usize) -> Option<IpAddr> {
+    pub(super) fn peer(&self, index: usize) -> Option<Peer> {
         self.connections.get(index).map(|(peer, ..)| *peer)
     }
 
@@ -103,20 +130,21 @@ impl<C> Waiting<C> {
         self.connections.remove(index).map(|(.., connection)| connection)
     }
 
-    fn of(&self, peer: IpAddr) -> usize {
+    fn of(&self, peer: Peer) -> usize {
         self.connections.iter().filter(|(of, ..)| *of == peer).count()
     }
 
-    /// The peer with the most.
-    fn most(&self) -> IpAddr {
-        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    /// The peer with the most; of several, the one that has waited longest.
+    fn most(&self) -> Peer {
+        let mut counts: BTreeMap<Peer, usize> = BTreeMap::new();
         for (peer, ..) in &self.connections {
             *counts.entry(*peer).or_default() += 1;
         }
-        counts.into_iter().max_by_key(|(_, count)| *count).expect("some wait").0
+        // Of equal ones `max_by_key` takes the last.
+        self.connections.iter().rev().map(|(peer, ..)| *peer).max_by_key(|peer| counts[peer]).expect("some wait")
     }
 
-    fn drop_oldest_of(&mut self, peer: IpAddr) {
+    fn drop_oldest_of(&mut self, peer: Peer) {
         if let Some(oldest) = self.connections.iter().position(|(of, ..)| *of == peer) {
             self.connections.remove(oldest);
         }

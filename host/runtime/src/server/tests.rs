@@ -126,29 +126,15 @@ async fn a_request_that_is_too_large_is_refused_before_it_is_read() {
     send(&mut connect(address, &authority.certificate).await.unwrap(), POST, "/validate/a {}").await;
 }
 
-async fn say_bytes(request: Request) -> Response {
-    text(StatusCode::OK, request.body_bytes().to_string())
-}
-
-#[tokio::test]
-async fn a_body_has_as_many_bytes_as_its_head_says_or_the_most() {
-    let address = serve_on_loopback(say_bytes).await;
-    for (head, bytes) in [
-        ("Content-Length: 2".to_owned(), 2),
-        ("Transfer-Encoding: chunked".to_owned(), MAX_BODY_BYTES),
-        (format!("Content-Length: {}", MAX_BODY_BYTES + 1), MAX_BODY_BYTES),
-    ] {
-        let mut stream = TcpStream::connect(&address).await.unwrap();
-        let request = format!("POST /a HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n");
-        let response = send(&mut stream, &request, &format!("\r\n\r\n{bytes}")).await;
-        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-    }
+/// So that a test may have thousands of connections.
+fn with_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_idle_connections_take_no_place_from_a_probe() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+    with_many_files();
     let address = serve_on_loopback(echo).await;
     let (closed, mut closings) = tokio::sync::mpsc::unbounded_channel();
     let mut idle = Vec::new();
@@ -211,9 +197,10 @@ async fn a_request_that_is_being_answered_is_not_cut_off_and_one_that_only_arriv
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_more_requests_at_once_than_there_are_connections_none_is_cut_off() {
+async fn of_more_requests_at_once_than_a_peer_has_connections_none_is_cut_off() {
+    with_many_files();
     let address = serve_on_loopback(echo).await;
-    let requests = (0..3 * MAX_CONNECTIONS).map(|_| {
+    let requests = (0..MAX_OF_PEER + 200).map(|_| {
         let address = address.clone();
         tokio::spawn(async move {
             let mut stream = TcpStream::connect(&address).await.unwrap();
@@ -260,6 +247,7 @@ async fn requests_of_one_peer_that_never_end_leave_places_for_another() {
         if request.path() == "/slow" { std::future::pending().await } else { echo(request).await }
     })
     .await;
+    with_many_files();
     let mut slow = Vec::new();
     for _ in 0..2 * MAX_CONNECTIONS {
         let mut stream = connect_from(CROWD, &address).await;
@@ -271,17 +259,85 @@ async fn requests_of_one_peer_that_never_end_leave_places_for_another() {
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
 }
 
+/// A thousand addresses of loopback.
+fn thousand() -> impl Iterator<Item = String> {
+    (0..1_000).map(|number| format!("127.1.{}.{}", number / 250, number % 250 + 1))
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_never_begin_their_handshake_leave_places_for_another_peer() {
+async fn q4_a_thousand_peers_that_never_end_their_handshake_keep_out_neither_an_open_connection_nor_a_new_one() {
+    with_many_files();
     let authority = Authority::create(validity()).unwrap();
     let (address, _leaf) = server(&authority).await;
+    let mut open = connect(address, &authority.certificate).await.unwrap();
+    send(&mut open, POST, "/validate/a {}").await;
     let mut silent = Vec::new();
-    for _ in 0..255 {
-        silent.push(connect_from(OTHER, &address.to_string()).await);
+    for (number, peer) in thousand().enumerate() {
+        let mut stream = connect_from(&peer, &address.to_string()).await;
+        if number % 2 == 0 {
+            // The beginning of a ClientHello.
+            stream.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
+        }
+        silent.push(stream);
     }
-    let mut stream = connect(address, &authority.certificate).await.unwrap();
-    let response = send(&mut stream, POST, "/validate/a {}").await;
+    let mut new = timeout(DEADLINE, connect(address, &authority.certificate)).await.expect("a place").unwrap();
+    let response = send(&mut new, POST, "/validate/a {}").await;
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    let response = send(&mut open, POST, "/validate/a {}").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn q4_a_thousand_peers_that_send_half_of_a_head_or_a_body_keep_out_neither_an_open_connection_nor_a_new_one() {
+    with_many_files();
+    let address = serve_on_loopback(echo).await;
+    let mut open = connect_from(OTHER, &address).await;
+    send(&mut open, GET, "/a ").await;
+    let mut slow = Vec::new();
+    for (number, peer) in thousand().enumerate() {
+        let mut stream = connect_from(&peer, &address).await;
+        let half =
+            ["GET /a HTTP/1.1\r\n", "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 8000000\r\n\r\n "][number % 2];
+        let _ = stream.write_all(half.as_bytes()).await;
+        slow.push(stream);
+    }
+    let mut new = connect_from(CROWD, &address).await;
+    let response = send(&mut new, GET, "/a ").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    let response = send(&mut open, GET, "/a ").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+}
+
+#[tokio::test]
+async fn a_body_in_the_smallest_chunks_is_given_on_piece_by_piece_and_a_connection_can_be_closed() {
+    let (closing, mut closings) = tokio::sync::mpsc::unbounded_channel();
+    let address = serve_on_loopback(move |request: Request| {
+        closing.send(request.closing()).unwrap();
+        async move {
+            let mut pieces = 0;
+            let read = request.read(|piece| {
+                assert!(piece.len() <= BUFFER_BYTES);
+                pieces += 1;
+                if pieces == 3 { Err(Box::new(text(StatusCode::TOO_MANY_REQUESTS, "enough"))) } else { Ok(()) }
+            });
+            match read.await {
+                Ok(()) => text(StatusCode::OK, "read"),
+                Err(response) => *response,
+            }
+        }
+    })
+    .await;
+    let chunked = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n";
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let response = send(&mut stream, &format!("{chunked}1\r\nc\r\n"), "enough").await;
+    assert!(response.starts_with("HTTP/1.1 429 "), "{response}");
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let response = send(&mut stream, &format!("{chunked}0\r\n\r\n"), "read").await;
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+    closings.recv().await.unwrap();
+    closings.recv().await.unwrap().notify_one();
+    let ended = timeout(DEADLINE, stream.read(&mut [0; 16])).await.expect("it is closed");
+    assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
 }
 
 #[tokio::test]

@@ -1,34 +1,37 @@
-//! Bounds the webhook requests in flight and the bytes of their bodies, by plugin and by peer: a request gets a permit
-//! before its body is read, or is refused at once. Nothing waits here: a request that waited would keep its connection,
-//! and connections are what is shared.
+//! Bounds the webhook requests in flight, by plugin and by peer, and the memory that they take, which `room.rs` counts. A
+//! request takes memory as its body arrives, and a place among the requests when the body is whole, or is refused at once.
+//! Nothing waits here: a request that waited would keep its connection, and connections are what is shared.
 //!
-//! Anybody who reaches the port can send reviews, so what one peer sends for a plugin is a flow, and each flow has a part
+//! Requests of clients with a certificate, of those without and conversions, for which API servers show none, each have
+//! a part of their own, so that nobody takes that of the API server's reviews who cannot show its certificate.
+//!
+//! Anybody who reaches the port can send the others, so what one peer sends for a plugin is a flow, and each flow has a part
 //! of its own: the API server's reviews have theirs however many another peer sends for the same plugin. Peers that one
 //! NAT hides are one, and share its flows.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
+use tokio::sync::Notify;
 
-use crate::server::places::{MAX_CONNECTIONS, MAX_OF_PEER};
+use super::room::{Id, Limits, Room};
+use crate::server::peer::Peer;
 use crate::server::{Response, response};
 
 #[cfg(test)]
 mod tests;
 
-/// The requests in flight. Those that are refused, and bodies that arrive slowly, need some connections too.
+/// The requests in flight of a class.
 ///
 /// A plugin alone has up to 32, which is several for each worker. However many spin, up to 48 of them, every other
 /// plugin has its first one.
-const REQUESTS: Limit = Limit { all: MAX_CONNECTIONS - 16, shared: 64, of_peer: MAX_OF_PEER - 12 };
-/// The bytes of their bodies. The guest's request holds as much again, since a review keeps its objects as text.
-///
-/// A plugin alone has up to five reviews of the largest objects that etcd takes, at 3 MiB each; most have some 10 KiB. What
-/// is no peer's holds two of the largest bodies.
-const BYTES: Limit = Limit { all: 64 << 20, shared: 32 << 20, of_peer: 48 << 20 };
+const REQUESTS: Limit = Limit { all: 112, shared: 64, of_peer: 84 };
+/// What the requests of a class take. The largest take 8 MiB, a conversion of as much up to four times that with its
+/// response, and typical ones some 10 KiB. Two classes are in use at a time: reviews with a certificate or without, and conversions.
+const ROOM: Limits = Limits { all: 48 << 20, of_peer: 32 << 20 };
 /// client-go, and so the API server, sends a request again after this time, ten times or until the webhook's timeout.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
@@ -45,108 +48,179 @@ struct Limit {
 }
 
 impl Limit {
-    fn allows(&self, more: usize, own: usize, of_peer: usize, total: usize) -> bool {
+    fn allows(&self, own: usize, of_peer: usize, total: usize) -> bool {
         let limit = if own == 0 { self.all } else { self.shared };
-        own + more <= limit.saturating_sub(total) && of_peer + more <= self.of_peer
+        own < limit.saturating_sub(total) && of_peer < self.of_peer
     }
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Debug)]
-struct Usage {
-    requests: usize,
-    bytes: usize,
+/// Whose requests have a part together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Class {
+    /// Reviews of a client whose certificate TLS has verified.
+    Verified,
+    /// Reviews of anybody else.
+    Unverified,
+    Conversion,
 }
 
-impl Usage {
-    fn add(&mut self, bytes: usize) {
-        self.requests += 1;
-        self.bytes += bytes;
-    }
-
-    fn remove(&mut self, bytes: usize) {
-        self.requests -= 1;
-        self.bytes -= bytes;
-    }
+impl Class {
+    const COUNT: usize = 3;
 }
 
 /// A plugin's requests of one peer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Flow {
-    peer: IpAddr,
+    peer: Peer,
     plugin: Arc<str>,
 }
 
-/// What is in use.
+/// The requests in flight.
 #[derive(Default, Debug)]
 struct InUse {
-    by_flow: BTreeMap<Flow, Usage>,
-    by_peer: BTreeMap<IpAddr, Usage>,
-    all: Usage,
+    by_flow: BTreeMap<Flow, usize>,
+    by_peer: BTreeMap<Peer, usize>,
+    all: usize,
 }
 
 impl InUse {
-    fn enter(&mut self, flow: &Flow, bytes: usize) -> bool {
+    fn enter(&mut self, flow: &Flow) -> bool {
         let own = self.by_flow.get(flow).copied().unwrap_or_default();
         let of_peer = self.by_peer.get(&flow.peer).copied().unwrap_or_default();
-        let is_allowed = REQUESTS.allows(1, own.requests, of_peer.requests, self.all.requests)
-            && BYTES.allows(bytes, own.bytes, of_peer.bytes, self.all.bytes);
+        let is_allowed = REQUESTS.allows(own, of_peer, self.all);
         if is_allowed {
-            self.by_flow.entry(flow.clone()).or_default().add(bytes);
-            self.by_peer.entry(flow.peer).or_default().add(bytes);
-            self.all.add(bytes);
+            *self.by_flow.entry(flow.clone()).or_default() += 1;
+            *self.by_peer.entry(flow.peer).or_default() += 1;
+            self.all += 1;
         }
         is_allowed
     }
 
-    fn leave(&mut self, flow: &Flow, bytes: usize) {
-        leave(&mut self.by_flow, flow, bytes);
-        leave(&mut self.by_peer, &flow.peer, bytes);
-        self.all.remove(bytes);
+    fn leave(&mut self, flow: &Flow) {
+        leave(&mut self.by_flow, flow);
+        leave(&mut self.by_peer, &flow.peer);
+        self.all -= 1;
     }
 }
 
-fn leave<K: Ord>(usages: &mut BTreeMap<K, Usage>, of: &K, bytes: usize) {
-    let usage = usages.get_mut(of).expect("a request in flight is counted");
-    usage.remove(bytes);
-    if usage.requests == 0 {
-        usages.remove(of);
+fn leave<K: Ord>(counts: &mut BTreeMap<K, usize>, of: &K) {
+    let count = counts.get_mut(of).expect("a request in flight is counted");
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(of);
     }
 }
 
-/// Grants permits. Clones share them.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Capacity(Arc<Mutex<InUse>>);
-
-/// A request's permit, until it is dropped.
+/// The part of a class.
 #[derive(Debug)]
-pub(super) struct Permit {
-    capacity: Capacity,
-    flow: Flow,
-    bytes: usize,
+struct Part {
+    requests: InUse,
+    room: Room,
+}
+
+/// What requests may take. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Capacity(Arc<[Mutex<Part>; Class::COUNT]>);
+
+impl Default for Capacity {
+    fn default() -> Self {
+        let part = || Mutex::new(Part { requests: InUse::default(), room: Room::new(ROOM) });
+        Self(Arc::new([part(), part(), part()]))
+    }
 }
 
 impl Capacity {
-    /// For a request whose body has so many bytes at most. None when its flow has its part, or its peer, or all have.
-    pub(super) fn enter(&self, peer: IpAddr, plugin: &str, bytes: usize) -> Option<Arc<Permit>> {
-        let flow = Flow { peer, plugin: plugin.into() };
-        let is_allowed = self.lock().enter(&flow, bytes);
-        is_allowed.then(|| Arc::new(Permit { capacity: self.clone(), flow, bytes }))
+    /// For a request whose body begins to arrive. It has taken nothing yet.
+    pub(super) fn begin(&self, class: Class, peer: Peer) -> Charge {
+        let id = self.lock(class).room.begin(peer, Instant::now());
+        Charge { capacity: self.clone(), class, peer, id }
     }
 
-    /// The bytes of all requests in flight.
+    /// What all requests take.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.lock().all.bytes
+        [Class::Verified, Class::Unverified, Class::Conversion].map(|class| self.lock(class).room.bytes()).iter().sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, InUse> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self, class: Class) -> MutexGuard<'_, Part> {
+        self.0[class as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The memory of a request, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    capacity: Capacity,
+    class: Class,
+    peer: Peer,
+    id: Id,
+}
+
+impl Charge {
+    /// Adds what has arrived of the body. False when the request is refused.
+    pub(super) fn arrived(&self, piece: &[u8]) -> bool {
+        self.capacity.lock(self.class).room.arrived(self.id, piece, Instant::now())
+    }
+
+    /// The body, which is whole, and a permit to answer the request for a plugin. None when it is refused: its body has given way
+    /// to others, or its flow has its part of the requests, or its peer, or all have.
+    pub(super) fn whole(self, plugin: &str) -> Option<(Vec<u8>, Arc<Permit>)> {
+        let flow = Flow { peer: self.peer, plugin: plugin.into() };
+        let mut part = self.capacity.lock(self.class);
+        let body = part.room.whole(self.id)?;
+        let is_allowed = part.requests.enter(&flow);
+        drop(part);
+        is_allowed.then(|| (body, Arc::new(Permit { flow, charge: Arc::new(self) })))
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.capacity.lock(self.class).room.end(self.id);
+    }
+}
+
+/// A request's place among those in flight, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Permit {
+    flow: Flow,
+    charge: Arc<Charge>,
+}
+
+impl Permit {
+    pub(super) fn class(&self) -> Class {
+        self.charge.class
+    }
+
+    /// Counts more memory. False when there is no room for it.
+    pub(super) fn grow(&self, more: usize) -> bool {
+        let charge = &self.charge;
+        charge.capacity.lock(charge.class).room.grow(charge.id, more, Instant::now())
+    }
+
+    /// Counts less.
+    pub(super) fn shrink(&self, less: usize) {
+        self.charge.capacity.lock(self.charge.class).room.shrink(self.charge.id, less);
+    }
+
+    /// The request takes so much from now on. False when there is no room for it.
+    pub(super) fn set(&self, bytes: usize) -> bool {
+        let charge = &self.charge;
+        charge.capacity.lock(charge.class).room.set(charge.id, bytes, Instant::now())
+    }
+
+    /// The request takes what its response does, as long as the result is not dropped. None when there is no room for that.
+    pub(super) fn unread(&self, bytes: usize, connection: Arc<Notify>) -> Option<Arc<Charge>> {
+        let charge = &self.charge;
+        let now = Instant::now();
+        let has_room = charge.capacity.lock(charge.class).room.unread(charge.id, bytes, connection, now);
+        has_room.then(|| Arc::clone(charge))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.capacity.lock().leave(&self.flow, self.bytes);
+        self.charge.capacity.lock(self.charge.class).requests.leave(&self.flow);
     }
 }
 

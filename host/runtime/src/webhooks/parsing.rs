@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::capacity::Permit;
+use super::capacity::{Class, Permit};
 
 #[cfg(test)]
 mod tests;
@@ -16,19 +16,23 @@ mod tests;
 /// A text of this size takes a tenth of a millisecond, some times as long as handing it to another thread. Most reviews
 /// are smaller.
 const SMALL_BYTES: usize = 16 << 10;
-/// Large texts at once. Each may take, for a moment, a hundred megabytes and a tenth of a second of a core; reviews have
-/// seconds. With two, a core is left for everything else.
+/// Large texts of reviews at once. Each may take, for a moment, some times its bytes and a tenth of a second of a core;
+/// reviews have seconds. With two, a core is left for everything else.
 const LARGE_AT_ONCE: usize = 2;
+/// The same of conversions, which wait for each other alone: anybody may send them.
+const CONVERSIONS_AT_ONCE: usize = 1;
 
 /// Reads texts. Clones share the turns.
 #[derive(Clone, Debug)]
 pub(crate) struct Parsing {
     turns: Arc<Semaphore>,
+    conversions: Arc<Semaphore>,
 }
 
 impl Default for Parsing {
     fn default() -> Self {
-        Self { turns: Arc::new(Semaphore::new(LARGE_AT_ONCE)) }
+        let turns = |count| Arc::new(Semaphore::new(count));
+        Self { turns: turns(LARGE_AT_ONCE), conversions: turns(CONVERSIONS_AT_ONCE) }
     }
 }
 
@@ -44,7 +48,8 @@ impl Parsing {
         if bytes <= SMALL_BYTES {
             return work();
         }
-        let turn = Arc::clone(&self.turns).acquire_owned().await.expect("nobody closes it");
+        let turns = if permit.class() == Class::Conversion { &self.conversions } else { &self.turns };
+        let turn = Arc::clone(turns).acquire_owned().await.expect("nobody closes it");
         let permit = Arc::clone(permit);
         let done = spawn_blocking(move || {
             let _held = (turn, permit);

@@ -1,23 +1,24 @@
 //! Responds to the requests of the API server: finds the plugin, submits a call to the workers and waits for its result
 //! as long as the API server does. AdmissionReviews come in and go out; `convert.rs` has the ConversionReviews. The
-//! body is read only for a path that is served.
+//! body is read only for a path that is served, and of a client that may send it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use mortise_core::admission::AdmissionBackend;
 use mortise_core::admission::review::{Answer, Review};
+use mortise_core::admission::{AdmissionBackend, Verdict};
+use mortise_core::conversion::Conversion;
 use mortise_core::limits::CallLimits;
 use mortise_core::webhook::{Purpose, Subject, at_path};
 use mortise_wasm::plugin::{Completion, Plugin};
 use mortise_wasm::workers::{Job, QueueFull, Submitter, WebhookCall, Work};
 use serde_json::json as object;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout_at;
 
-use super::capacity::{Capacity, Permit, refusal};
+use super::capacity::{Capacity, Charge, Class, Permit, refusal};
 use super::parsing::Parsing;
 use super::{Route, Webhooks};
 use crate::clock::now;
@@ -42,14 +43,11 @@ pub(crate) struct Reviewer {
     pub(crate) only_verified: bool,
 }
 
-/// What a conversion takes beside its body: its objects are kept as trees, of twice their text and more.
-const TREE_FACTOR: usize = 2;
-
 /// A call that was submitted.
 pub(super) type Pending<R> = Result<oneshot::Receiver<Completion<R>>, Box<QueueFull>>;
 
 impl Reviewer {
-    /// In this order: the path, a permit, the body, its JSON. So what nobody serves costs nothing.
+    /// In this order: the path, the certificate, the body, a permit, its JSON. So what nobody serves costs nothing.
     pub(crate) async fn respond(self, request: Request) -> Response {
         let path = request.path().to_owned();
         let Some((subject, name)) = at_path(&path) else {
@@ -63,34 +61,35 @@ impl Reviewer {
             Subject::Admission(_) if self.only_verified && !request.is_verified() => unverified(),
             Subject::Admission(purpose) => {
                 let Some(route) = self.webhooks.route(name) else { return unserved(name, "answer") };
-                match self.permit(name, &path, &request, request.body_bytes()) {
-                    Some(permit) => self.admit(purpose, (name, &path), route, request, &permit).await,
-                    None => refusal(name),
-                }
+                self.admit(purpose, (name, &path), route, request).await
             }
             Subject::Conversion => {
                 let Some(route) = self.webhooks.converter(name) else { return unserved(name, "convert") };
-                match self.permit(name, &path, &request, request.body_bytes() * TREE_FACTOR) {
-                    Some(permit) => self.convert((name, &path), route, request, &permit).await,
-                    None => refusal(name),
-                }
+                self.convert((name, &path), route, request).await
             }
         }
     }
 
-    /// None when the request is refused.
-    fn permit(&self, name: &str, path: &str, request: &Request, bytes: usize) -> Option<Arc<Permit>> {
-        let permit = self.capacity.enter(request.peer(), name, bytes);
-        if permit.is_none() {
+    /// The body of a request, and a permit to answer it.
+    pub(super) async fn body(
+        &self,
+        class: Class,
+        (name, path): (&str, &str),
+        request: Request,
+    ) -> Result<(Vec<u8>, Arc<Permit>), Box<Response>> {
+        let refuse = || {
             self.metrics.webhook_begins(path).ends(StatusCode::TOO_MANY_REQUESTS.as_u16(), Duration::ZERO);
-        }
-        permit
+            Box::new(refusal(name))
+        };
+        let charge = self.capacity.begin(class, request.peer());
+        request.read(|piece| charge.arrived(piece).then_some(()).ok_or_else(refuse)).await?;
+        charge.whole(name).ok_or_else(refuse)
     }
 
     /// The permit is held until the call ends, also when its client has gone away.
-    pub(super) fn submit<Q, R: Send + 'static>(
+    pub(super) fn submit<Q, R: Counted>(
         &self,
-        (name, plugin): (&str, &Arc<Plugin>),
+        (share, plugin): (&str, &Arc<Plugin>),
         request: Q,
         limits: CallLimits,
         until: Instant,
@@ -99,12 +98,15 @@ impl Reviewer {
     ) -> Pending<R> {
         let (sender, pending) = oneshot::channel();
         let permit = Arc::clone(permit);
-        let respond = Box::new(move |completion| {
+        let respond = Box::new(move |mut completion: Completion<R>| {
+            if !permit.grow(completion.result.bytes()) {
+                completion.result = R::without_room();
+            }
             drop(permit);
             // The request may have ended: its client has gone away, or another object has failed.
             let _ = sender.send(completion);
         });
-        let call = WebhookCall { plugin: name.into(), request, limits, until, respond };
+        let call = WebhookCall { plugin: share.into(), request, limits, until, respond };
         self.workers.submit(Job { plugin: Arc::clone(plugin), work: work(Box::new(call)) })?;
         Ok(pending)
     }
@@ -115,36 +117,41 @@ impl Reviewer {
         (name, path): (&str, &str),
         route: Route<AdmissionBackend>,
         request: Request,
-        permit: &Arc<Permit>,
     ) -> Response {
-        let body = match request.body().await {
-            Ok(body) => body,
+        let class = if request.is_verified() { Class::Verified } else { Class::Unverified };
+        let connection = request.closing();
+        let (body, permit) = match self.body(class, (name, path), request).await {
+            Ok(whole) => whole,
             Err(response) => return *response,
         };
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(path);
         let (bytes, backend) = (body.len(), Arc::clone(&route.backend));
         // The review has copies of what it keeps.
-        let review = self.parsing.run(bytes, permit, move || Review::parse(&body, &backend)).await;
+        let review = self.parsing.run(bytes, &permit, move || Review::parse(&body, &backend)).await;
         let review = match review {
-            Ok(review) => Arc::new(review),
+            Ok(review) if permit.set(review.bytes()) => Arc::new(review),
+            Ok(_) => {
+                counted.ends(StatusCode::TOO_MANY_REQUESTS.as_u16(), begin.elapsed());
+                return refusal(name);
+            }
             Err(why) => {
                 counted.ends(StatusCode::BAD_REQUEST.as_u16(), begin.elapsed());
                 return text(StatusCode::BAD_REQUEST, why);
             }
         };
-        let reviewed = self.review(purpose, name, &route, &review, bytes, permit).await;
+        let reviewed = self.review(purpose, name, &route, &review, bytes, &permit).await;
         counted.ends(StatusCode::OK.as_u16(), begin.elapsed());
         let Some(response) = reviewed else {
             // Not counted: a client could invent any number of kinds.
-            return json(review.admitted().text);
+            return send(name, review.admitted().text, &permit, connection);
         };
         let controller: Arc<str> = format!("{name}/{}", review.kind().kind).into();
         self.metrics.reviewed(&controller, purpose, &response);
         if let Some(fault) = &response.fault {
             log::admission_fault(&self.faults, &controller, &route.backend.digest, review.name(), fault);
         }
-        json(response.text)
+        send(name, response.text, &permit, connection)
     }
 
     /// None when the plugin does not admit such objects: its version before did, and the webhook configuration has not
@@ -215,6 +222,59 @@ pub(super) async fn completion<R>(
     }
 }
 
-pub(super) fn json(body: impl Into<Bytes>) -> Response {
-    response(StatusCode::OK, "application/json", body)
+/// A result that a guest returns, which takes memory until it is answered with.
+pub(super) trait Counted: Send + 'static {
+    fn bytes(&self) -> usize;
+
+    /// Instead of one that there is no room for.
+    fn without_room() -> Self;
+}
+
+pub(super) const NO_ROOM: &str = "mortise has too many or too large requests in progress; try again";
+
+impl Counted for Verdict {
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn without_room() -> Self {
+        Self::HostFault(NO_ROOM.to_owned())
+    }
+}
+
+impl Counted for Conversion {
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn without_room() -> Self {
+        Self::HostFault(NO_ROOM.to_owned())
+    }
+}
+
+/// A response of this size is not counted: all of a listener's connections have 8 MiB of them.
+const SMALL_RESPONSE_BYTES: usize = 16 << 10;
+
+/// The response to a review. A large one is counted until its client has read it.
+pub(super) fn send(plugin: &str, text: String, permit: &Permit, connection: Arc<Notify>) -> Response {
+    let json = |body: Bytes| response(StatusCode::OK, "application/json", body);
+    if text.len() <= SMALL_RESPONSE_BYTES {
+        return json(text.into());
+    }
+    match permit.unread(text.len(), connection) {
+        Some(charge) => json(Bytes::from_owner(Unread { text, _charge: charge })),
+        None => refusal(plugin),
+    }
+}
+
+/// A response that its client has not read.
+struct Unread {
+    text: String,
+    _charge: Arc<Charge>,
+}
+
+impl AsRef<[u8]> for Unread {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
 }

@@ -2,11 +2,12 @@
 //! the time come in. It must not know tokens, or who decides.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mortise_core::digest::Digest;
+
+use crate::server::peer::Peer;
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +39,7 @@ pub(super) struct Decisions {
     allowed: Kept,
     refused: Kept,
     /// When a peer's minute began, and how often it asked since.
-    asks: BTreeMap<IpAddr, (Instant, u32)>,
+    asks: BTreeMap<Peer, (Instant, u32)>,
 }
 
 type Kept = BTreeMap<Digest, (Instant, Decision)>;
@@ -66,7 +67,7 @@ impl Decisions {
     }
 
     /// Whether a peer may have one more token checked.
-    pub(super) fn may_ask(&mut self, peer: IpAddr, now: Instant) -> bool {
+    pub(super) fn may_ask(&mut self, peer: Peer, now: Instant) -> bool {
         self.asks.retain(|_, (began, _)| now.saturating_duration_since(*began) < ASKS_WITHIN);
         if self.asks.len() == MAX_PEERS
             && !self.asks.contains_key(&peer)

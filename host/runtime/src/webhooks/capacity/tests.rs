@@ -1,7 +1,7 @@
 //! Permits by plugin, and a server on loopback whose requests of one plugin never end.
 
 use std::future::pending;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::*;
+use crate::server::places::MAX_OF_PEER;
 use crate::server::{Request, text};
 use crate::testing::{DEADLINE, connect_from, serve_on_loopback};
 
@@ -17,17 +18,17 @@ fn flow(plugin: &str) -> Flow {
     flow_of(0, plugin)
 }
 
-fn flow_of(peer: u8, plugin: &str) -> Flow {
-    Flow { peer: Ipv4Addr::new(10, 0, 0, peer).into(), plugin: plugin.into() }
+fn flow_of(number: u8, plugin: &str) -> Flow {
+    Flow { peer: peer(number), plugin: plugin.into() }
+}
+
+fn peer(number: u8) -> Peer {
+    IpAddr::from(Ipv4Addr::new(10, 0, 0, number)).into()
 }
 
 /// Takes permits until none is left; returns their number.
 fn fill(in_use: &mut InUse, flow: &Flow) -> usize {
-    fill_with(in_use, flow, 0)
-}
-
-fn fill_with(in_use: &mut InUse, flow: &Flow, bytes: usize) -> usize {
-    (0..).take_while(|_| in_use.enter(flow, bytes)).count()
+    (0..).take_while(|_| in_use.enter(flow)).count()
 }
 
 #[test]
@@ -38,7 +39,7 @@ fn q4_a_plugin_alone_has_half_of_what_is_shared_and_each_other_one_has_its_first
     // The last ones are those of another API server: one has three quarters.
     let others = (0..46).map(|number| fill(&mut in_use, &flow_of(number / 23, &format!("other-{number}"))));
     assert!(others.min().unwrap() >= 1);
-    assert!(in_use.enter(&flow_of(1, "healthy"), 0));
+    assert!(in_use.enter(&flow_of(1, "healthy")));
 }
 
 #[test]
@@ -47,14 +48,14 @@ fn permits_end_before_connections_do() {
     let flows: Vec<Flow> =
         (0..REQUESTS.all).map(|number| flow_of(u8::from(number >= REQUESTS.of_peer), &format!("{number}"))).collect();
     for flow in &flows {
-        assert!(in_use.enter(flow, 0), "{flow:?} has its first");
+        assert!(in_use.enter(flow), "{flow:?} has its first");
     }
-    assert!(!in_use.enter(&flows[0], 0) && !in_use.enter(&flow_of(2, "one-more"), 0));
-    in_use.leave(&flows[0], 0);
-    assert!(in_use.enter(&flow_of(2, "one-more"), 0));
-    in_use.leave(&flow_of(2, "one-more"), 0);
-    flows[1..].iter().for_each(|flow| in_use.leave(flow, 0));
-    assert!(in_use.by_flow.is_empty() && in_use.by_peer.is_empty() && in_use.all == Usage::default(), "{in_use:?}");
+    assert!(!in_use.enter(&flows[0]) && !in_use.enter(&flow_of(2, "one-more")));
+    in_use.leave(&flows[0]);
+    assert!(in_use.enter(&flow_of(2, "one-more")));
+    in_use.leave(&flow_of(2, "one-more"));
+    flows[1..].iter().for_each(|flow| in_use.leave(flow));
+    assert!(in_use.by_flow.is_empty() && in_use.by_peer.is_empty() && in_use.all == 0, "{in_use:?}");
     const { assert!(REQUESTS.of_peer < MAX_OF_PEER, "a peer's refused requests have connections too") };
 }
 
@@ -74,43 +75,53 @@ fn equal_parts(flows: &[Flow; 3]) {
         fill(&mut in_use, flow);
     }
     for flow in flows.iter().cycle().take(300) {
-        in_use.leave(flow, 0);
+        in_use.leave(flow);
         for flow in flows {
-            in_use.enter(flow, 0);
+            in_use.enter(flow);
         }
     }
-    let parts: Vec<usize> = in_use.by_flow.values().map(|usage| usage.requests).collect();
+    let parts: Vec<usize> = in_use.by_flow.values().copied().collect();
     assert!(parts.iter().all(|part| part.abs_diff(REQUESTS.shared / 4) <= 1), "{parts:?}");
 }
 
 #[test]
 fn a_peer_that_fills_the_parts_of_every_plugin_leaves_another_one_a_request_and_a_large_body_for_each() {
     let mut in_use = InUse::default();
-    let largest = 8 << 20;
     for number in 0..200 {
-        fill_with(&mut in_use, &flow_of(1, &format!("{number}")), largest);
         fill(&mut in_use, &flow_of(1, &format!("{number}")));
     }
-    assert_eq!(in_use.all, Usage { requests: REQUESTS.of_peer, bytes: BYTES.of_peer });
-    assert!(in_use.enter(&flow_of(2, "0"), largest) && in_use.enter(&flow_of(2, "1"), largest));
-    assert!(!in_use.enter(&flow_of(2, "2"), 1), "there is a bound of all bytes");
+    assert_eq!(in_use.all, REQUESTS.of_peer);
+    assert!(in_use.enter(&flow_of(2, "0")) && in_use.enter(&flow_of(2, "1")));
+
+    let capacity = Capacity::default();
+    let whole = |number: u8, bytes: usize| {
+        let charge = capacity.begin(Class::Unverified, peer(number));
+        let is_there = charge.arrived(&vec![b' '; bytes]);
+        charge.whole(&number.to_string()).filter(|_| is_there)
+    };
+    let most: Vec<_> = (0..10).map_while(|_| whole(1, 8 << 20)).collect();
+    assert_eq!(most.len(), ROOM.of_peer >> 23);
+    let second = whole(2, 8 << 20);
+    assert!(second.is_some() && whole(3, 8 << 20).is_none() && whole(3, 60_000).is_some(), "small ones have their own");
 }
 
 #[test]
-fn bodies_have_a_bound_in_all_and_a_plugin_with_large_ones_leaves_space_for_others() {
-    let mut in_use = InUse::default();
-    let spinning = flow("spinning");
-    assert_eq!(fill_with(&mut in_use, &spinning, 1 << 20), (BYTES.shared / 2) >> 20);
-    assert!(!in_use.enter(&spinning, 1 << 20) && in_use.enter(&spinning, 0), "by its bytes");
-    let largest = 8 << 20;
-    let others = (BYTES.all - BYTES.shared / 2) / largest;
-    for number in 0..others {
-        assert!(in_use.enter(&flow_of(u8::from(number > 2), &format!("other-{number}")), largest), "{number}");
+fn q4_requests_without_a_certificate_and_conversions_take_nothing_of_those_with_one() {
+    let capacity = Capacity::default();
+    let mut kept = Vec::new();
+    for class in [Class::Unverified, Class::Conversion] {
+        for number in 0..=255 {
+            let charge = capacity.begin(class, peer(number));
+            if charge.arrived(&vec![b' '; 1 << 20]) {
+                kept.extend(charge.whole("podset"));
+            }
+        }
     }
-    assert_eq!(in_use.all.bytes, BYTES.all);
-    assert!(!in_use.enter(&flow_of(2, "one-more"), 1));
-    in_use.leave(&spinning, 1 << 20);
-    assert!(in_use.enter(&flow_of(2, "one-more"), 1 << 20) && !in_use.enter(&flow_of(2, "last"), 1));
+    assert_eq!(kept.len(), 2 * ((ROOM.all - (8 << 20)) >> 20));
+    let charge = capacity.begin(Class::Verified, peer(1));
+    assert!(charge.arrived(&vec![b' '; 8 << 20]) && charge.whole("podset").is_some());
+    drop(kept);
+    assert_eq!(capacity.bytes(), 0);
 }
 
 async fn post(address: &str, plugin: &str) -> TcpStream {
@@ -123,18 +134,7 @@ async fn post(address: &str, plugin: &str) -> TcpStream {
 #[tokio::test(flavor = "multi_thread")]
 async fn q4_reviews_of_one_plugin_that_hang_are_refused_beyond_its_part_and_another_plugins_is_answered() {
     let capacity = Capacity::default();
-    let address = serve_on_loopback(move |request: Request| {
-        let capacity = capacity.clone();
-        async move {
-            let plugin = request.path().rsplit('/').next().unwrap_or_default().to_owned();
-            let Some(_permit) = capacity.enter(request.peer(), &plugin, request.body_bytes()) else {
-                return refusal(&plugin);
-            };
-            let _ = request.body().await;
-            if plugin == "spinning" { pending().await } else { text(StatusCode::OK, "reviewed") }
-        }
-    })
-    .await;
+    let address = serve_on_loopback(move |request: Request| respond(capacity.clone(), request)).await;
     let (sender, mut refused) = mpsc::unbounded_channel();
     for _ in 0..200 {
         let mut stream = post(&address, "spinning").await;
@@ -163,54 +163,36 @@ async fn q4_reviews_of_one_plugin_that_hang_are_refused_beyond_its_part_and_anot
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_that_arrive_slowly_from_one_peer_are_refused_beyond_its_part_and_another_peers_is_taken() {
+async fn q4_bodies_that_arrive_slowly_from_many_peers_keep_no_review_out_and_reserve_nothing() {
     let capacity = Capacity::default();
     let address = serve_on_loopback({
         let capacity = capacity.clone();
-        move |request: Request| {
-            let capacity = capacity.clone();
-            async move {
-                let Some(_permit) = capacity.enter(request.peer(), "podset", request.body_bytes()) else {
-                    return refusal("podset");
-                };
-                match request.body().await {
-                    Ok(_) => text(StatusCode::OK, "reviewed"),
-                    Err(response) => *response,
-                }
-            }
-        }
+        move |request: Request| respond(capacity.clone(), request)
     })
     .await;
     let head = |bytes: usize| format!("POST /validate/podset HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n");
     let mut slow = Vec::new();
-    for _ in 0..(BYTES.shared / 2) >> 20 {
-        let mut stream = connect_from("127.0.0.1", &address).await;
-        stream.write_all(head(1 << 20).as_bytes()).await.unwrap();
+    for number in 1..=200 {
+        let mut stream = connect_from(&format!("127.0.1.{number}"), &address).await;
+        stream.write_all(head(8 << 20).as_bytes()).await.unwrap();
+        stream.write_all(b" ").await.unwrap();
         slow.push(stream);
     }
     let all_arrive = async {
-        while capacity.bytes() < BYTES.shared / 2 {
+        while capacity.bytes() < 200 << 10 {
             tokio::task::yield_now().await;
         }
     };
     timeout(DEADLINE, all_arrive).await.expect("they are in flight");
-    let review = async |peer: &str| {
-        let mut stream = connect_from(peer, &address).await;
-        let request = [head(1 << 20).as_bytes(), &vec![b' '; 1 << 20]].concat();
-        // A refusal may come before the body has left.
-        let _ = stream.write_all(&request).await;
+    assert_eq!(capacity.bytes(), 200 << 10, "1.6 GB were declared");
+    for size in [10_000, 8 << 20] {
+        let mut stream = connect_from("127.0.0.2", &address).await;
+        let request = [head(size).as_bytes(), &vec![b' '; size]].concat();
+        stream.write_all(&request).await.unwrap();
         let mut response = [0; 1_024];
-        let read = timeout(DEADLINE, stream.read(&mut response)).await.expect("a response").unwrap_or_default();
-        String::from_utf8_lossy(&response[..read]).into_owned()
-    };
-    let response = review("127.0.0.2").await;
-    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
-    let mut stream = connect_from("127.0.0.1", &address).await;
-    stream.write_all(head(1 << 20).as_bytes()).await.unwrap();
-    let mut refused = [0; 1_024];
-    let read = timeout(DEADLINE, stream.read(&mut refused)).await.expect("a response").unwrap();
-    let refused = String::from_utf8_lossy(&refused[..read]);
-    assert!(refused.starts_with("HTTP/1.1 429 ") && refused.contains("too large requests"), "{refused}");
+        let read = timeout(DEADLINE, stream.read(&mut response)).await.expect("a response").unwrap();
+        assert!(response[..read].starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&response));
+    }
     drop(slow);
     let all_end = async {
         while capacity.bytes() > 0 {
@@ -218,6 +200,19 @@ async fn bodies_that_arrive_slowly_from_one_peer_are_refused_beyond_its_part_and
         }
     };
     timeout(DEADLINE, all_end).await.expect("they end with their connections");
-    let response = review("127.0.0.1").await;
-    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+}
+
+/// Takes a body as the reviews do.
+async fn respond(capacity: Capacity, request: Request) -> Response {
+    let plugin = request.path().rsplit('/').next().unwrap_or_default().to_owned();
+    let charge = capacity.begin(Class::Unverified, request.peer());
+    let refuse = || Box::new(refusal(&plugin));
+    if let Err(response) = request.read(|piece| charge.arrived(piece).then_some(()).ok_or_else(refuse)).await {
+        return *response;
+    }
+    match charge.whole(&plugin) {
+        None => refusal(&plugin),
+        Some(_whole) if plugin == "spinning" => pending().await,
+        Some(_) => text(StatusCode::OK, "reviewed"),
+    }
 }

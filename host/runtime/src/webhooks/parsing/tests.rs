@@ -1,6 +1,6 @@
 //! One I/O thread, and work that ends when the test says so.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::channel;
 
 use tokio::task::yield_now;
@@ -11,7 +11,8 @@ use crate::testing::DEADLINE;
 use crate::webhooks::capacity::Capacity;
 
 fn permit() -> Arc<Permit> {
-    Capacity::default().enter(Ipv4Addr::LOCALHOST.into(), "podset", 0).unwrap()
+    let peer = IpAddr::from(Ipv4Addr::LOCALHOST).into();
+    Capacity::default().begin(Class::Unverified, peer).whole("podset").unwrap().1
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Tokens, peers and moments in, decisions out.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
 
@@ -8,8 +8,8 @@ fn token(number: usize) -> Digest {
     Digest(number.to_string().into())
 }
 
-fn peer(number: u32) -> IpAddr {
-    Ipv4Addr::from_bits(number).into()
+fn peer(number: u32) -> Peer {
+    IpAddr::from(Ipv4Addr::from_bits(number)).into()
 }
 
 #[test]
