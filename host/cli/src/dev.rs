@@ -92,10 +92,9 @@ pub fn create(args: NewArgs) -> anyhow::Result<()> {
     };
     let folder = mortise_dev::create(&here, &plugin)?;
     let shown = folder.strip_prefix(&here).unwrap_or(&folder).display();
-    println!(
-        "{shown}: made\n\n    mortise dev {shown}     # runs it, and builds it again at every save\n    mortise test {shown}    # runs its stories\n    cd {shown} && cargo test"
-    );
-    Ok(())
+    words::print(&format!(
+        "{shown}: made\n\n    mortise dev {shown}     # runs it, and builds it again at every save\n    mortise test {shown}    # runs its stories\n    cd {shown} && cargo test\n"
+    ))
 }
 
 fn sdk_around(folder: &Path) -> Option<PathBuf> {

@@ -21,6 +21,7 @@ mod yaml;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use mortise_runtime::log;
 
 /// Runs Kubernetes controllers that are WebAssembly plugins.
 ///
@@ -92,9 +93,12 @@ fn main() -> ExitCode {
         Command::CompileComponent => return mortise_wasm::compile::child_main(),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            log::flush();
+            ExitCode::SUCCESS
+        }
         Err(error) => {
-            eprint!("{}", words::failure(&error));
+            log::print_error(&words::failure(&error));
             ExitCode::FAILURE
         }
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use mortise_core::object::ObjectRef;
 use mortise_runtime::config::Config;
+use mortise_runtime::log::print_error;
 use mortise_runtime::observer::Attachment;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -76,9 +77,13 @@ async fn at_rest(events: &mut UnboundedReceiver<Event>, plugins: usize) -> anyho
             Ok(Some(Event::Serves { plugin, .. })) => drop(serving.insert(plugin)),
             Ok(Some(Event::Refused { plugin, reason, message })) => bail!("{plugin}: refused: {reason}: {message}"),
             Ok(Some(Event::Writes { write, .. })) => drop(written.insert(write.target)),
-            Ok(Some(Event::WriteFailed { target, message })) => eprintln!("a write of {target} failed: {message}"),
-            Ok(Some(Event::Fault { object, message, detail })) => eprintln!("{object}: {message}\n{detail}"),
-            Ok(Some(Event::Note(note))) => eprintln!("{note}"),
+            Ok(Some(Event::WriteFailed { target, message })) => {
+                print_error(&format!("a write of {target} failed: {message}\n"))
+            }
+            Ok(Some(Event::Fault { object, message, detail })) => {
+                print_error(&format!("{object}: {message}\n{detail}\n"))
+            }
+            Ok(Some(Event::Note(note))) => print_error(&format!("{note}\n")),
             Ok(Some(_)) => {}
             Ok(None) => bail!("the host ended: its log says why"),
             Err(_) if serving.len() < plugins => {}

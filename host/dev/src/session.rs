@@ -87,7 +87,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         let handle = runtime.handle().clone();
         screen(events, started, options.title, client, handle)
     } else {
-        println!("{}", options.title);
+        // A closed pipe ends the session at its next line.
+        let _ = writeln!(std::io::stdout(), "{}", options.title);
         lines(&runtime, events, started, host_ended(&host))
     };
     let _ = stop.send(());

@@ -143,13 +143,7 @@ impl Performer {
         let task = async move {
             let result = api.execute(&write).await;
             metrics.wrote(&write, result.as_ref().map(|_| ()));
-            tracing::debug!(
-                verb = write.op.verb(),
-                written = %write.op.target(),
-                manager = write.manager(),
-                error = result.as_ref().err().map(|error| &*error.message),
-                "write"
-            );
+            log::wrote(&write, &result);
             Event::Wrote(write.id, result)
         };
         self.send("a write", task.instrument(span));

@@ -1,16 +1,17 @@
 //! The log on standard error, as text or JSON. A guest's lines and faults, the writes of its outcome and the end of its
 //! reconcile are in one span with the controller, the object and the digest. The host's own writes, such as Events,
-//! have no span.
+//! have no span. What a plugin or an API server can repeat is throttled (`log/throttle.rs`), bounded in bytes a minute
+//! (`log/budget.rs`), and written by a thread of its own (`log/output.rs`).
 //!
 //! No field may have the name of a part of every JSON line (timestamp, level, message, target, span): it would be there
 //! twice.
 
 use std::fs::File;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mortise_core::contract::GuestFault;
@@ -20,7 +21,7 @@ use mortise_core::http::{Failure, Sent};
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
 use mortise_core::text::DENIAL;
-use mortise_core::write::{Cause, Write, WriteErrorClass};
+use mortise_core::write::{Cause, Write, WriteError, WriteErrorClass};
 use mortise_wasm::log::{LogLevel, LogLine};
 use mortise_wasm::plugin::Completion;
 use mortise_wasm::workers::JobDone;
@@ -28,14 +29,23 @@ use tracing::{Span, debug, error, info, trace, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use self::record::OneLine;
+use self::budget::Dropped;
+use self::output::{Output, Report, about};
 use self::throttle::{Occurrence, Throttle};
 
+pub(crate) mod budget;
+mod output;
 mod record;
 pub(crate) mod throttle;
 
 /// The target of guests' lines, for filters.
 const GUEST_TARGET: &str = "guest";
+
+/// How long the end of the process waits for lines that are not written yet. A log that nobody reads delays it no longer.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// The process's log, once it is started.
+static OUTPUT: OnceLock<Arc<Output>> = OnceLock::new();
 
 /// The format of lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,10 +85,11 @@ impl FromStr for Level {
 /// Starts the log, once a process.
 ///
 /// # Errors
-/// When another logger is installed.
+/// When another logger is installed, or no thread can be started.
 pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
     let filter = EnvFilter::builder().parse(&level.0).context("reading the log level")?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| OneLine(std::io::stderr()));
+    let output = output(std::io::stderr())?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(output);
     let started = match format {
         Format::Human => builder.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init(),
         Format::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
@@ -89,13 +100,46 @@ pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
 /// Starts the log, once a process, in a file instead of standard error.
 ///
 /// # Errors
-/// When the file cannot be written, or another logger is installed.
+/// When the file cannot be written, another logger is installed, or no thread can be started.
 pub fn start_in_file(path: &Path, level: &Level) -> anyhow::Result<()> {
-    let file = Arc::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?);
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let filter = EnvFilter::builder().parse(&level.0).context("reading the log level")?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || OneLine(Arc::clone(&file)));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(output(file)?);
     let started = builder.with_ansi(false).with_target(false).try_init();
     started.map_err(|error| anyhow::anyhow!("starting the log: {error}"))
+}
+
+fn output(target: impl std::io::Write + Send + 'static) -> anyhow::Result<Arc<Output>> {
+    let output = Arc::new(Output::start(target, report).context("starting the thread of the log")?);
+    Ok(Arc::clone(OUTPUT.get_or_init(|| output)))
+}
+
+/// Waits until the log is written, a second at most. For the end of the process.
+pub fn flush() {
+    if let Some(output) = OUTPUT.get() {
+        output.flush(FLUSH);
+    }
+}
+
+/// Prints to standard error, after the log. What cannot be printed is lost, as the log is: it ends nothing.
+pub fn print_error(text: &str) {
+    flush();
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Lines that were dropped since the start of the process: over the budget, by share, and those that could not be written.
+pub(crate) fn dropped() -> (Vec<(Arc<str>, Dropped)>, Dropped) {
+    OUTPUT.get().map(|output| output.dropped()).unwrap_or_default()
+}
+
+fn report(Report { over, unwritten }: Report) {
+    for (whose, Dropped { lines, bytes }) in over {
+        warn!(lines, bytes, "dropped in the last minute, since {whose} logged more than it may");
+    }
+    if unwritten.lines > 0 {
+        let Dropped { lines, bytes } = unwritten;
+        warn!(lines, bytes, "lines were lost, since the log could not be written");
+    }
 }
 
 /// Logs what the engine observes. Spans are created only for lines.
@@ -106,7 +150,24 @@ pub(crate) struct Observations {
 
 /// Logs the guest's lines at the end of a call.
 pub(crate) fn called(done: &JobDone) {
-    guest_lines(&done.logs, done.dropped_logs, || span(&done.cause));
+    guest_lines(|| Arc::clone(&done.cause.controller), &done.logs, done.dropped_logs, || span(&done.cause));
+}
+
+/// Logs a write with its result.
+pub(crate) fn wrote<R>(write: &Write, result: &Result<R, WriteError>) {
+    let line = || {
+        debug!(
+            verb = write.op.verb(),
+            written = %write.op.target(),
+            manager = write.manager(),
+            error = result.as_ref().err().map(|error| &*error.message),
+            "write"
+        );
+    };
+    match &write.plugin {
+        Some(plugin) => about(plugin, line),
+        None => line(),
+    }
 }
 
 /// The span of a write: its reconcile's.
@@ -118,6 +179,10 @@ pub(crate) fn span_of(write: &Write) -> Span {
 /// Logs an HTTP request by its key, its origin and its status. Headers, paths and bodies may be confidential. A guest
 /// chooses the key, so it is quoted.
 pub(crate) fn requested(throttle: &Throttle, sending: &Sending, sent: &Sent) {
+    about(&sending.cause.controller, || request_line(throttle, sending, sent));
+}
+
+fn request_line(throttle: &Throttle, sending: &Sending, sent: &Sent) {
     let (request, object) = (&sending.request, &sending.cause.object);
     let (key, origin, method) = (&request.key, &request.origin, request.method.as_str());
     let failed = |class: &'static str, message: &str| {
@@ -146,6 +211,13 @@ fn span(Cause { controller, object, digest }: &Cause) -> Span {
 
 impl Observations {
     pub(crate) fn log(&self, observation: &Observation) {
+        match payer(observation) {
+            Some(plugin) => about(plugin, || self.observed(observation)),
+            None => self.observed(observation),
+        }
+    }
+
+    fn observed(&self, observation: &Observation) {
         match observation {
             Observation::Reconciled { cause, .. } if tracing::enabled!(tracing::Level::DEBUG) => {
                 span(cause).in_scope(|| self.line(observation));
@@ -184,6 +256,30 @@ impl Observations {
     }
 }
 
+/// The plugin or controller that an observation is about.
+fn payer(observation: &Observation) -> Option<&Arc<str>> {
+    match observation {
+        Observation::Reconciled { cause, .. }
+        | Observation::TurnEnded { cause }
+        | Observation::Fault { cause, .. }
+        | Observation::BreakerOpened { cause, .. } => Some(&cause.controller),
+        Observation::WriteFailed { cause, .. } => cause.as_ref().map(|cause| &cause.controller),
+        Observation::Activated { plugin, .. }
+        | Observation::FinalizersLeft { plugin, .. }
+        | Observation::ConversionLeft { plugin, .. }
+        | Observation::Withdrawn { plugin }
+        | Observation::Refused { plugin, .. }
+        | Observation::Throttled { plugin, .. } => Some(plugin),
+        Observation::Enqueued { .. }
+        | Observation::Taken { .. }
+        | Observation::CacheLagging { .. }
+        | Observation::WatchFailed { .. }
+        | Observation::Audited { .. }
+        | Observation::Restored { .. }
+        | Observation::Undecodable { .. } => None,
+    }
+}
+
 /// What repeats with each retry, its subject and its message.
 fn repeating(observation: &Observation) -> Option<(&'static str, String, &str)> {
     match observation {
@@ -199,24 +295,35 @@ fn repeating(observation: &Observation) -> Option<(&'static str, String, &str)> 
 const NAMED_DIFFERENCES: usize = 5;
 
 pub(crate) fn admission<R>(plugin: &str, kind: &Kind, name: &str, completion: &Completion<R>) {
-    guest_lines(&completion.logs, completion.dropped_logs, || tracing::info_span!("admission", plugin, %kind, name));
+    guest_lines(
+        || plugin.into(),
+        &completion.logs,
+        completion.dropped_logs,
+        || tracing::info_span!("admission", plugin, %kind, name),
+    );
 }
 
 pub(crate) fn conversion<R>(plugin: &str, object: &ObjectRef, completion: &Completion<R>) {
     let (kind, name) = (&*object.kind.kind, &*object.name.name);
-    guest_lines(&completion.logs, completion.dropped_logs, || tracing::info_span!("conversion", plugin, kind, name));
+    guest_lines(
+        || plugin.into(),
+        &completion.logs,
+        completion.dropped_logs,
+        || tracing::info_span!("conversion", plugin, kind, name),
+    );
 }
 
-fn guest_lines(lines: &[LogLine], dropped: u64, span: impl FnOnce() -> Span) {
+fn guest_lines(plugin: impl FnOnce() -> Arc<str>, lines: &[LogLine], dropped: u64, span: impl FnOnce() -> Span) {
     if lines.is_empty() && dropped == 0 {
         return;
     }
-    span().in_scope(|| {
+    let log = || {
         lines.iter().for_each(guest_line);
         if dropped > 0 {
             warn!(lines = dropped, "the plugin logged more than it may in one call; the rest is cut");
         }
-    });
+    };
+    span().in_scope(|| about(&plugin(), log));
 }
 
 pub(crate) fn conversion_fault(
@@ -229,13 +336,15 @@ pub(crate) fn conversion_fault(
     let occurrence = throttle.count(Instant::now(), ("conversion", plugin, digest), (fault.reason(), fault.message()));
     // Any client may name the object.
     let object = DENIAL.own(object.to_string());
-    tracing::info_span!("conversion", plugin, object).in_scope(|| fault_line(fault, occurrence));
+    let span = tracing::info_span!("conversion", plugin, object);
+    span.in_scope(|| about(&plugin.into(), || fault_line(fault, occurrence)));
 }
 
 pub(crate) fn admission_fault(throttle: &Throttle, controller: &str, digest: &Digest, name: &str, fault: &GuestFault) {
     let occurrence =
         throttle.count(Instant::now(), ("admission", controller, digest), (fault.reason(), fault.message()));
-    tracing::info_span!("admission", controller, name).in_scope(|| fault_line(fault, occurrence));
+    let span = tracing::info_span!("admission", controller, name);
+    span.in_scope(|| about(&controller.into(), || fault_line(fault, occurrence)));
 }
 
 /// One line of a guest, at its level. Its fields are joined, because tracing's are fixed at compile time.
@@ -319,7 +428,6 @@ fn line(observation: &Observation) {
 mod tests {
     use mortise_core::contract::GuestFault;
     use mortise_core::object::Name;
-    use mortise_core::write::WriteError;
 
     use super::*;
 

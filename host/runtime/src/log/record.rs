@@ -2,24 +2,8 @@
 //! plugin, can look like a second record.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
 
-/// Writes each record as one line. tracing writes a record with one call, and ends it with a line break.
-#[derive(Debug)]
-pub(super) struct OneLine<W>(pub W);
-
-impl<W: Write> Write for OneLine<W> {
-    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
-        self.0.write_all(&one_line(record))?;
-        Ok(record.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-fn one_line(record: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn one_line(record: &[u8]) -> Cow<'_, [u8]> {
     let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
     let Some((end, text)) = record.split_last().filter(|(_, text)| text.iter().any(is_break)) else {
         return Cow::Borrowed(record);
@@ -30,6 +14,7 @@ fn one_line(record: &[u8]) -> Cow<'_, [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -39,7 +24,7 @@ mod tests {
 
     impl Write for Written {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().unwrap().extend_from_slice(&one_line(bytes));
             Ok(bytes.len())
         }
 
@@ -52,7 +37,7 @@ mod tests {
     fn a_message_with_line_breaks_is_one_record() {
         let written = Written::default();
         let to = written.clone();
-        let log = tracing_subscriber::fmt().with_writer(move || OneLine(to.clone())).with_ansi(false).finish();
+        let log = tracing_subscriber::fmt().with_writer(move || to.clone()).with_ansi(false).finish();
         tracing::subscriber::with_default(log, || {
             tracing::warn!(detail = "a\nb", "no\r\n2026-11-27T00:00:00.000000Z  INFO the plugin serves\u{1b}[2J");
             tracing::warn!("again");

@@ -76,7 +76,7 @@ pub fn child_main() -> ExitCode {
 }
 
 fn unusable(message: &str) -> ExitCode {
-    eprintln!("{message}");
+    print(message);
     ExitCode::from(BAD_ORDER)
 }
 
@@ -86,7 +86,12 @@ fn start_threads() -> io::Result<()> {
 }
 
 fn say(line: &impl Serialize) {
-    eprintln!("{}", serde_json::to_string(line).expect("texts are plain data"));
+    print(&serde_json::to_string(line).expect("texts are plain data"));
+}
+
+/// A host that has ended reads nothing; then nobody needs it.
+fn print(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// The compiler's error, from the child's stderr.
