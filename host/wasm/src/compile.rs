@@ -8,17 +8,22 @@
 //! machine (no process, disk space or processor time) is not.
 //!
 //! The kernel kills a container that runs out of memory as a whole, the host with its child. So a child gets no more
-//! than the container leaves (`memory.rs`, `slots.rs`), and the cache records an attempt before it begins, so that a
-//! component that kills the host is not compiled at every restart.
+//! than the container leaves (`memory.rs`, `slots.rs`), and the cache records that one has much memory, so that a
+//! component that kills the host is not compiled at every restart (`attempts.rs`). Hosts that share a cache compile a
+//! component once (`locks.rs`).
 //!
 //! The host has a component's bytes in memory, and a chunk of its native code at a time.
 
 mod artifact;
+mod attempts;
 mod cache;
 mod child;
+mod children;
 mod confine;
 mod error;
 mod eviction;
+mod folder;
+mod locks;
 mod mac;
 mod memory;
 mod slots;
@@ -31,6 +36,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -43,13 +49,17 @@ use rustix::process::Signal;
 use tracing::warn;
 
 pub use self::artifact::{Artifact, Trial};
-use self::cache::{Cache, Draft, Entry};
+use self::attempts::Attempts;
+use self::cache::{Cache, Entry};
 pub use self::child::child_main;
 use self::child::{Order, REQUEST_VARIABLE};
+use self::children::Children;
 pub use self::error::CompileError;
 use self::error::host_error;
-use self::memory::Cgroup;
-pub use self::memory::free_bytes;
+use self::folder::Draft;
+use self::locks::Lock;
+use self::memory::{Cgroup, resident_bytes};
+pub use self::memory::{Usage, free_bytes, usage};
 pub use self::slots::COMPILERS;
 use self::slots::Slots;
 use crate::engine::{Engine, Profile};
@@ -62,8 +72,8 @@ const MAX_STDERR_BYTES: u64 = 64 << 10;
 const MAX_THREADS: usize = 4;
 /// The least address space of a compiler: its own code and its threads' stacks take half of it.
 const MIN_MEMORY_BYTES: u64 = 256 * MIB;
-/// Times that the host may die while it compiles the same bytes. One or two may be a coincidence: a drained node, a
-/// restart by hand.
+/// Times that the host may die while the compiler of the same bytes has much memory. One or two may be a coincidence: a node
+/// that fails, another plugin that grows meanwhile.
 const MAX_DEATHS: u32 = 3;
 const MIB: u64 = 1 << 20;
 
@@ -114,7 +124,9 @@ pub struct Compiler {
     limits: Option<CompileLimits>,
     threads: usize,
     cache: Cache,
+    attempts: Attempts,
     slots: Slots,
+    children: Children,
     /// Logs once which layers of the child's confinement the machine does not have.
     unconfined: Once,
 }
@@ -124,7 +136,8 @@ impl Compiler {
     /// cached in this folder.
     ///
     /// # Errors
-    /// When the folder cannot be created, others may write into it, or its key cannot be used.
+    /// When others may write into the folder, or the file of its key cannot be used. A folder that is away or cannot be written
+    /// is used once that ends.
     pub fn new<'a>(
         program: PathBuf,
         args: Vec<OsString>,
@@ -140,9 +153,32 @@ impl Compiler {
             limits: None,
             threads: thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS),
             cache: Cache::open(path, key_file, engine.compatibility(), host)?,
+            attempts: Attempts::default(),
             slots: Slots::new(Cgroup::default()),
+            children: Children::default(),
             unconfined: Once::new(),
         })
+    }
+
+    /// Whether the folder of the cache could be used last.
+    pub fn cache_is_usable(&self) -> Arc<AtomicBool> {
+        self.cache.is_usable()
+    }
+
+    /// The host ends in order: what is being compiled does not count as what has ended it.
+    pub fn withdraw(&self) {
+        self.attempts.withdraw(&self.cache);
+    }
+
+    /// Ends the compilers, and lets none begin until it is called with false: memory is scarce. Their components are compiled
+    /// later.
+    pub fn halt(&self, halted: bool) {
+        self.children.halted.store(halted, Ordering::Relaxed);
+    }
+
+    /// Bytes of memory that the compilers have.
+    pub fn resident_bytes(&self) -> u64 {
+        self.children.running().iter().filter_map(|process| resident_bytes(*process)).sum()
     }
 
     /// A component that this host has compiled and tried before.
@@ -161,7 +197,8 @@ impl Compiler {
         }
     }
 
-    /// Compiles a component that [`crate::scan::prescan`] has accepted. Blocks until it is done.
+    /// Compiles a component that [`crate::scan::prescan`] has accepted. Blocks until it is done, here or by another host with
+    /// this cache.
     ///
     /// # Errors
     /// [`CompileError::Refused`] when the component cannot be compiled within the limits.
@@ -171,27 +208,54 @@ impl Compiler {
             return Ok(artifact);
         }
         let wanted = self.limits.unwrap_or_else(|| CompileLimits::for_size(wasm.len() as u64));
+        // No longer than the other may compile: then it hangs, and this one compiles beside it.
+        let lock = self.cache.lock(&digest, wanted.wall);
+        let deaths = self.deaths(&digest, lock.as_ref())?;
         let slot = self.slots.take(wanted.memory_bytes);
-        // Another thread may have compiled it while this one waited.
+        // Another thread or host may have compiled it while this one waited.
         if let Some((artifact, _)) = self.known(&digest)? {
             return Ok(artifact);
         }
         let limits = CompileLimits { memory_bytes: slot.bytes, ..wanted };
-        if limits.memory_bytes < wanted.memory_bytes.min(MIN_MEMORY_BYTES) {
+        if limits.memory_bytes < wanted.memory_bytes.min(MIN_MEMORY_BYTES) || self.children.are_halted() {
             return Err(no_memory(&limits));
         }
         let begin = Instant::now();
-        let result = match self.run_compiler(wasm, &digest, &limits, wanted.memory_bytes) {
-            Err(CompileError::Refused(refusal)) => {
-                self.cache.store_refusal(&digest, &refusal).and(Err(CompileError::Refused(refusal)))
+        let note = || {
+            if lock.is_some() {
+                self.attempts.record(&self.cache, &digest, deaths);
             }
-            result => result,
         };
-        if matches!(result, Err(CompileError::Host { .. })) {
+        let result = self.run_compiler(wasm, &digest, &limits, wanted.memory_bytes, &note);
+        match &result {
+            Ok(_) => {}
+            Err(CompileError::Refused(refusal)) => {
+                if let Err(error) = self.cache.store_refusal(&digest, refusal) {
+                    warn!(%digest, %error, "cannot record a refusal; the next start compiles the component again");
+                }
+            }
             // The host survived, and the component is not at fault.
-            self.cache.forget(&digest);
+            Err(CompileError::Host { .. }) => self.cache.forget(&digest),
         }
+        self.attempts.ended(&digest);
         result.map(|file| Artifact { digest, file, cached: false, elapsed: begin.elapsed() })
+    }
+
+    /// Times that a host ended while the compiler of these bytes had much memory. Without the component's lock, one may be under
+    /// way.
+    fn deaths(&self, digest: &Digest, lock: Option<&Lock>) -> Result<u32, Refusal> {
+        let (Some(_), Some(Entry::Attempted(deaths))) = (lock, self.cache.find(digest)) else { return Ok(0) };
+        if deaths < MAX_DEATHS {
+            return Ok(deaths);
+        }
+        let record = self.cache.record_path(digest);
+        let message = format!(
+            "the host ended {deaths} times while it compiled this component and the compiler had taken most of its memory, most \
+             likely because the container ran out of it; it is not tried again. Raise the container's memory limit, then remove \
+             {} (a new Pod of the host does so too) and restart the host",
+            record.display()
+        );
+        Err(Refusal::new("TooCostlyToCompile", message))
     }
 
     /// Runs the compiler. After a crash it runs again: only a crash that repeats is the component's fault. Out of memory
@@ -202,11 +266,11 @@ impl Compiler {
         digest: &Digest,
         limits: &CompileLimits,
         wanted_bytes: u64,
+        has_much: &dyn Fn(),
     ) -> Result<Arc<File>, CompileError> {
-        self.cache.begin(digest, self.deaths(digest) + 1)?;
         let (mut crashed, mut threads) = (None, self.threads);
         loop {
-            let death = match self.run_child(wasm, limits, threads)? {
+            let death = match self.run_child(wasm, limits, threads, has_much)? {
                 Ended::Compiled(code) => return self.cache.store(digest, code),
                 Ended::Died(Death::OutOfMemory) if threads > 1 => {
                     threads = 1;
@@ -247,26 +311,18 @@ impl Compiler {
                 Ok(Some((artifact, trial)))
             }
             Some(Entry::Refused(refusal)) => Err(refusal),
-            Some(Entry::Attempted(deaths)) if deaths >= MAX_DEATHS => {
-                let record = self.cache.record_path(digest);
-                let message = format!(
-                    "the host ended {deaths} times while it compiled this component, most likely because its container \
-                     ran out of memory; it is not tried again. Raise the container's memory limit, then remove {} (a \
-                     new Pod of the host does so too) and restart the host",
-                    record.display()
-                );
-                Err(Refusal::new("TooCostlyToCompile", message))
-            }
             Some(Entry::Attempted(_)) | None => Ok(None),
         }
     }
 
-    /// Times that the host died while it compiled these bytes.
-    fn deaths(&self, digest: &Digest) -> u32 {
-        if let Some(Entry::Attempted(count)) = self.cache.find(digest) { count } else { 0 }
-    }
-
-    fn run_child(&self, wasm: &[u8], limits: &CompileLimits, threads: usize) -> Result<Ended, CompileError> {
+    /// Runs one compiler process, and calls `has_much` while it has much memory.
+    fn run_child(
+        &self,
+        wasm: &[u8],
+        limits: &CompileLimits,
+        threads: usize,
+        has_much: &dyn Fn(),
+    ) -> Result<Ended, CompileError> {
         let draft = self.cache.draft()?;
         let order = Order { profile: self.profile, memory_bytes: limits.memory_bytes, cpu_seconds: limits.cpu_seconds };
         let mut child = Command::new(&self.program)
@@ -292,7 +348,7 @@ impl Compiler {
             let stderr = scope.spawn(move || read_stderr(stderr));
             scope.spawn(move || _ = finished.send(store_code(stdout, draft)));
             // The child closes stdout when it ends in any way.
-            let output = code.recv_timeout(limits.wall);
+            let output = self.children.watch(&code, child.id(), (limits.wall, limits.memory_bytes), has_much);
             if output.is_err() {
                 // An error means that the child has ended; `wait` returns its status.
                 let _ = child.kill();
@@ -302,6 +358,9 @@ impl Compiler {
         let stderr = String::from_utf8_lossy(&stderr);
         self.note_missing(&stderr);
         let status = child.wait().map_err(|source| host_error("wait for the compiler process".to_owned(), source))?;
+        if output.is_err() && self.children.are_halted() {
+            return Err(no_memory(limits));
+        }
         let Ok(code) = output else {
             return Err(host_error(
                 format!("compile a component: the compiler process did not end within {:?}", limits.wall),

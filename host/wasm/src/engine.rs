@@ -124,8 +124,9 @@ impl Engine {
         let path = format!("/dev/fd/{}", artifact.as_raw_fd());
         // SAFETY: the file is native code that will run, so it must be what wasmtime's compiler wrote. It is: only the
         // compile child of this binary makes artifacts, through a pipe into a directory that only this user can write,
-        // and `compile::Compiler` compares their sha256 with what the child delivered before it hands them out. Files
-        // are replaced by rename and never changed in place, so the mapping does not change.
+        // or into memory that this process alone has, and `compile::Compiler` compares the sha256 of what lay in the
+        // directory with what the child delivered before it hands them out. Files are replaced by rename and never changed
+        // in place, so the mapping does not change.
         unsafe { Component::deserialize_file(&self.inner.wasmtime, path) }
     }
 

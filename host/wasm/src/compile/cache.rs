@@ -6,13 +6,13 @@
 //! The folder is bounded in bytes and entries; `eviction.rs` decides what a full one loses.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, DirEntry, File};
+use std::fs::{self, DirEntry, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use mortise_core::digest::{Digest, Hasher};
 use mortise_core::manifest::Exports;
@@ -25,6 +25,8 @@ use tracing::{debug, warn};
 use super::artifact::Trial;
 use super::error::{CompileError, host_error};
 use super::eviction::{self, BOUNDS, Bounds, Candidate};
+use super::folder::{Draft, Folder, Written};
+use super::locks::{self, Lock, locked_draft};
 use super::mac::Seal;
 
 /// The reasons of refusals by the compiler; others in a record are ignored.
@@ -39,7 +41,7 @@ pub(super) enum Entry {
     Compiled(Arc<File>, Option<Trial>),
     /// It does not compile.
     Refused(Refusal),
-    /// This many compilations have begun and not ended: the host died.
+    /// So many times a host ended when the compiler of this component had much memory. The last may be under way.
     Attempted(u32),
 }
 
@@ -87,10 +89,9 @@ struct Tried {
 
 #[derive(Debug)]
 pub(super) struct Cache {
-    folder: PathBuf,
+    folder: Folder,
     /// Part of our file names: artifacts of other engines and versions are in the same folder.
     engine: String,
-    seal: Seal,
     /// Trials by other builds of the host are void: they may scan, link and try differently.
     host: String,
     opened: SystemTime,
@@ -100,32 +101,16 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Opens the folder, creating it for this user alone.
+    /// The cache in a folder.
     pub(super) fn open(
         folder: &Path,
         key_file: Option<&Path>,
         compatibility: u64,
         host: String,
     ) -> Result<Self, CompileError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(|source| host_error(format!("create the compile cache {}", folder.display()), source))?;
-        let metadata = fs::metadata(folder)
-            .map_err(|source| host_error(format!("read the mode of the compile cache {}", folder.display()), source))?;
-        let foreign = metadata.uid() != rustix::process::geteuid().as_raw();
-        if foreign || metadata.mode() & 0o022 != 0 {
-            let why = if foreign { "it belongs to another user" } else { "others may write into it" };
-            return Err(host_error(
-                format!("use the compile cache {}", folder.display()),
-                io::Error::new(io::ErrorKind::PermissionDenied, format!("{why}; native code is run from it")),
-            ));
-        }
         let cache = Self {
-            folder: folder.to_owned(),
+            folder: Folder::open(folder, key_file)?,
             engine: format!("{}-{compatibility:016x}", env!("CARGO_PKG_VERSION")),
-            seal: Seal::open(key_file, folder, &draft_prefix())?,
             host,
             opened: SystemTime::now(),
             in_use: Mutex::default(),
@@ -135,12 +120,17 @@ impl Cache {
         Ok(cache)
     }
 
+    /// Whether the folder could be used last.
+    pub(super) fn is_usable(&self) -> Arc<AtomicBool> {
+        self.folder.is_usable()
+    }
+
     /// What is known about a component. An unusable entry counts as none.
     pub(super) fn find(&self, digest: &Digest) -> Option<Entry> {
         match self.record(digest)? {
             Record::Compiled { code, stamp, trial } => {
                 let Some((file, seen)) = self.intact(digest, &code, &stamp) else {
-                    warn!(%digest, folder = %self.folder.display(), "a compiled component is damaged; it is compiled again");
+                    warn!(%digest, folder = %self.folder.path().display(), "a compiled component is damaged; it is compiled again");
                     self.forget(digest);
                     return None;
                 };
@@ -166,12 +156,13 @@ impl Cache {
     }
 
     fn record(&self, digest: &Digest) -> Option<Record> {
+        let folder = self.folder.get()?;
         let mut file = File::open(self.record_path(digest)).ok()?;
         let mut record = Vec::new();
         file.read_to_end(&mut record).ok()?;
         // The time of last use. Without it the record is evicted earlier or later, which does no harm.
         let _ = file.set_modified(SystemTime::now());
-        match self.unseal(digest, &record) {
+        match self.unseal(&folder.seal, digest, &record) {
             Ok(record) => Some(record),
             Err(error) => {
                 warn!(%digest, error, "an entry of the compile cache does not count; the component is compiled again");
@@ -180,10 +171,10 @@ impl Cache {
         }
     }
 
-    fn unseal(&self, digest: &Digest, file: &[u8]) -> Result<Record, String> {
+    fn unseal(&self, seal: &Seal, digest: &Digest, file: &[u8]) -> Result<Record, String> {
         let unreadable = |error: serde_json::Error| format!("it cannot be read: {error}");
         let Sealed { mac, record } = serde_json::from_slice(file).map_err(unreadable)?;
-        if !self.seal.is_of(&mac, &self.stem(digest), record.get()) {
+        if !seal.is_of(&mac, &self.stem(digest), record.get()) {
             return Err("it was not written for this component by a host with this key".to_owned());
         }
         serde_json::from_str(record.get()).map_err(unreadable)
@@ -206,36 +197,67 @@ impl Cache {
         (*hasher.finish().0 == *code).then_some((file, stamp))
     }
 
-    /// Records that a compilation begins, in case it kills the host. `count` includes it.
-    pub(super) fn begin(&self, digest: &Digest, count: u32) -> Result<(), CompileError> {
-        self.write_record(digest, &Record::Attempted { count })?;
-        eviction::for_record(&self.entries(), self.bounds).iter().for_each(|record| remove(record));
-        Ok(())
+    /// The right to compile a component; None if another host has it for longer than this, or the folder has no locks.
+    pub(super) fn lock(&self, digest: &Digest, most: Duration) -> Option<Lock> {
+        self.folder.get()?;
+        locks::lock(&self.record_path(digest), most)
     }
 
-    /// A temporary file in the folder.
+    /// Records that so many compilations may have killed the host, the present one among them.
+    pub(super) fn attempt(&self, digest: &Digest, count: u32) -> Result<(), CompileError> {
+        self.write_record_alone(digest, &Record::Attempted { count })
+    }
+
+    /// A file for an artifact.
     pub(super) fn draft(&self) -> Result<Draft, CompileError> {
-        let file = tempfile::Builder::new().prefix(&draft_prefix()).suffix(".draft").tempfile_in(&self.folder);
-        let file = file
-            .map_err(|source| host_error(format!("write into the compile cache {}", self.folder.display()), source))?;
-        Ok(Draft { file, hasher: Hasher::default(), bytes: 0 })
+        self.folder.draft()
     }
 
-    /// Stores an artifact: first the code, then the record with its sha256. Without space the artifact is returned and
-    /// not kept.
+    /// Stores an artifact. Where it cannot be kept it is returned alone, and compiled again at the next start.
     pub(super) fn store(&self, digest: &Digest, draft: Draft) -> Result<Arc<File>, CompileError> {
-        let Draft { file: draft, hasher, bytes } = draft;
+        let bytes = draft.bytes;
+        let (draft, code) = match draft.end() {
+            Written::InFolder(draft, code) => (draft, code),
+            Written::InMemory(file) => {
+                self.forget(digest);
+                return Ok(file);
+            }
+        };
+        // Read-only, and open also when its path is gone.
+        let file = File::open(draft.path()).or_else(|_| draft.as_file().try_clone());
+        let failed = |source| host_error("open native code in the compile cache".to_owned(), source);
+        let file = file.map_err(failed)?;
+        match self.keep(digest, draft, code, &file, bytes) {
+            Ok(true) => Ok(self.mark_in_use(digest, file)),
+            Ok(false) => {
+                warn!(
+                    %digest, bytes, bound_bytes = self.bounds.bytes,
+                    "the compile cache is full of components in use; this one is compiled again at the next start"
+                );
+                self.forget(digest);
+                Ok(Arc::new(file))
+            }
+            Err(error) => {
+                warn!(%digest, %error, "a component is not in the compile cache, and is compiled again at the next start");
+                self.forget(digest);
+                Ok(Arc::new(file))
+            }
+        }
+    }
+
+    /// Keeps an artifact: first the code, then the record with its sha256. Whether there is space.
+    fn keep(
+        &self,
+        digest: &Digest,
+        draft: NamedTempFile,
+        code: Digest,
+        file: &File,
+        bytes: u64,
+    ) -> Result<bool, CompileError> {
         let path = self.artifact_path(digest);
         let failed = |source| host_error(format!("write {} into the compile cache", path.display()), source);
-        // Read-only, and open also when its path is gone.
-        let file = File::open(draft.path()).map_err(failed)?;
         let Some(evicted) = eviction::for_artifact(&self.entries(), self.bounds, self.opened, bytes) else {
-            warn!(
-                %digest, bytes, bound_bytes = self.bounds.bytes,
-                "the compile cache is full of components in use; this one is compiled again at the next start"
-            );
-            self.forget(digest);
-            return Ok(Arc::new(file));
+            return Ok(false);
         };
         for record in evicted {
             debug!(record = %record.display(), "evicting an entry of the compile cache");
@@ -244,9 +266,9 @@ impl Cache {
         // Else a power failure might leave a file of this length with other content.
         draft.as_file().sync_data().map_err(failed)?;
         draft.persist(&path).map_err(|error| failed(error.error))?;
-        let (code, stamp) = (hasher.finish().to_string(), stamp(&file).map_err(failed)?);
-        self.write_record(digest, &Record::Compiled { code, stamp, trial: None })?;
-        Ok(self.mark_in_use(digest, file))
+        let stamp = stamp(file).map_err(failed)?;
+        self.write_record(digest, &Record::Compiled { code: code.to_string(), stamp, trial: None })?;
+        Ok(true)
     }
 
     /// Records the trial of a component if its artifact is cached.
@@ -264,7 +286,14 @@ impl Cache {
 
     pub(super) fn store_refusal(&self, digest: &Digest, refusal: &Refusal) -> Result<(), CompileError> {
         let record = Record::Refused { reason: refusal.reason.to_owned(), message: refusal.message.clone() };
-        self.write_record(digest, &record)
+        self.write_record_alone(digest, &record)
+    }
+
+    /// A record without an artifact, of which there are so many.
+    fn write_record_alone(&self, digest: &Digest, record: &Record) -> Result<(), CompileError> {
+        self.write_record(digest, record)?;
+        eviction::for_record(&self.entries(), self.bounds).iter().for_each(|record| remove(record));
+        Ok(())
     }
 
     pub(super) fn forget(&self, digest: &Digest) {
@@ -274,9 +303,11 @@ impl Cache {
     fn write_record(&self, digest: &Digest, record: &Record) -> Result<(), CompileError> {
         let path = self.record_path(digest);
         let failed = |source| host_error(format!("write {} into the compile cache", path.display()), source);
-        let mut draft = self.draft()?.file;
+        let away = || failed(io::Error::new(io::ErrorKind::NotFound, "its folder cannot be used"));
+        let folder = self.folder.get().ok_or_else(away)?;
+        let mut draft = locked_draft(self.folder.path()).map_err(failed)?;
         let record = serde_json::value::to_raw_value(record).expect("a record is plain data");
-        let sealed = Sealed { mac: self.seal.of(&self.stem(digest), record.get()), record };
+        let sealed = Sealed { mac: folder.seal.of(&self.stem(digest), record.get()), record };
         draft.write_all(&serde_json::to_vec(&sealed).expect("a record is plain data")).map_err(failed)?;
         draft.as_file().set_modified(SystemTime::now()).map_err(failed)?;
         // A rename, so that no reader sees half of it.
@@ -289,11 +320,11 @@ impl Cache {
     }
 
     pub(super) fn record_path(&self, digest: &Digest) -> PathBuf {
-        self.folder.join(format!("{}.json", self.stem(digest)))
+        self.folder.path().join(format!("{}.json", self.stem(digest)))
     }
 
     pub(super) fn artifact_path(&self, digest: &Digest) -> PathBuf {
-        self.folder.join(format!("{}.cwasm", self.stem(digest)))
+        self.folder.path().join(format!("{}.cwasm", self.stem(digest)))
     }
 
     /// The artifact is in use until the returned file is dropped.
@@ -308,17 +339,13 @@ impl Cache {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes what a host that died has left: drafts, and code without a record. Drafts of other live processes stay.
+    /// Removes what a host that died has left: drafts, locks, and code without a record. What is under way in other hosts stays.
     fn remove_leftovers(&self) {
         for path in self.files().map(|file| file.path()) {
-            let is_leftover = match path.extension().and_then(OsStr::to_str) {
-                Some("draft") => !writer_of(&path).is_some_and(is_another_process),
-                Some("cwasm") => !path.with_extension("json").exists(),
-                _ => false,
-            };
-            if is_leftover {
-                debug!(path = %path.display(), "removing the leftovers of an interrupted compilation");
-                let _ = fs::remove_file(&path);
+            let is_code = path.extension().is_some_and(|extension| extension == "cwasm");
+            let is_orphan = is_code && !path.with_extension("json").exists() && !locks::is_locked(&path);
+            if locks::remove_left_over(&path) || (is_orphan && fs::remove_file(&path).is_ok()) {
+                debug!(path = %path.display(), "removed the leftovers of an interrupted compilation");
             }
         }
     }
@@ -344,28 +371,7 @@ impl Cache {
 
     /// The files of the folder. An unreadable folder counts as empty: a write into it returns the error.
     fn files(&self) -> impl Iterator<Item = DirEntry> {
-        fs::read_dir(&self.folder).into_iter().flatten().flatten()
-    }
-}
-
-/// A file that is being written; dropping it deletes it.
-#[derive(Debug)]
-pub(super) struct Draft {
-    file: NamedTempFile,
-    hasher: Hasher,
-    pub(super) bytes: u64,
-}
-
-impl Write for Draft {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        fs::read_dir(self.folder.path()).into_iter().flatten().flatten()
     }
 }
 
@@ -381,19 +387,4 @@ fn stamp(file: &File) -> io::Result<String> {
 fn remove(record: &Path) {
     let _ = fs::remove_file(record);
     let _ = fs::remove_file(record.with_extension("cwasm"));
-}
-
-/// How names of this process's drafts begin.
-fn draft_prefix() -> String {
-    format!(".{}-", std::process::id())
-}
-
-/// The process id in the name of a draft.
-fn writer_of(draft: &Path) -> Option<u32> {
-    draft.file_name()?.to_str()?.strip_prefix('.')?.split('-').next()?.parse().ok()
-}
-
-/// Whether this is another, live process. In a container the host has the same id after each restart.
-fn is_another_process(pid: u32) -> bool {
-    pid != std::process::id() && Path::new("/proc").join(pid.to_string()).exists()
 }

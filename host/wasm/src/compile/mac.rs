@@ -14,6 +14,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tracing::warn;
 
 use super::error::{CompileError, host_error};
+use super::locks::locked_draft;
 
 /// Bytes of a key that a host makes: as many as HMAC-SHA256 uses of one.
 const KEY_BYTES: usize = 32;
@@ -26,12 +27,11 @@ const KEY_FILE: &str = "key";
 pub(super) struct Seal(hmac::Key);
 
 impl Seal {
-    /// The key of this file; without one that of the folder, which is made when it is missing, as a draft that others know by
-    /// the prefix of its name.
-    pub(super) fn open(file: Option<&Path>, folder: &Path, draft_prefix: &str) -> Result<Self, CompileError> {
+    /// The key of this file; without one that of the folder, which is made when it is missing.
+    pub(super) fn open(file: Option<&Path>, folder: &Path) -> Result<Self, CompileError> {
         let bytes = match file {
             Some(file) => read(file).and_then(|key| if key.len() < KEY_BYTES { Err(too_short()) } else { Ok(key) }),
-            None => key_in(folder, draft_prefix),
+            None => key_in(folder),
         };
         let bytes = bytes.map_err(|source| {
             let file = file.map_or_else(|| folder.join(KEY_FILE), Path::to_owned);
@@ -70,7 +70,7 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Hosts that start at once in one folder use the key of the first.
-fn key_in(folder: &Path, draft_prefix: &str) -> io::Result<Vec<u8>> {
+fn key_in(folder: &Path) -> io::Result<Vec<u8>> {
     let path: PathBuf = folder.join(KEY_FILE);
     if let Some(key) = usable(&path)? {
         return Ok(key);
@@ -78,7 +78,7 @@ fn key_in(folder: &Path, draft_prefix: &str) -> io::Result<Vec<u8>> {
     let mut key = [0; KEY_BYTES];
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("the system has no random numbers"))?;
     // For this user alone, and complete before it has its name.
-    let mut draft = tempfile::Builder::new().prefix(draft_prefix).suffix(".draft").tempfile_in(folder)?;
+    let mut draft = locked_draft(folder)?;
     draft.write_all(&key)?;
     match draft.persist_noclobber(&path) {
         Ok(_) => Ok(key.to_vec()),

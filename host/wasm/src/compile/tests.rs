@@ -1,6 +1,8 @@
 //! The compiler with child processes that end in every possible way, as shell scripts. The binary's own tests run the
 //! real child.
 
+mod machine;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -230,49 +232,6 @@ fn g3_a_compiler_that_crashes_once_or_in_two_ways_is_not_the_components_fault() 
 }
 
 #[test]
-fn g3_an_attempt_is_recorded_before_it_begins() {
-    let folder = tempfile::tempdir().unwrap();
-    let records = folder.path().join("cache");
-    let compiler = in_folder(&format!("cat >/dev/null; cat '{}'/*.json", records.display()), folder.path());
-    let artifact = compiler.compile(b"code").unwrap();
-    assert!(text_of(&artifact).ends_with(r#""record":{"attempted":{"count":1}}}"#), "{}", text_of(&artifact));
-    assert!(compiler.compile(b"code").unwrap().cached, "the result replaces the attempt");
-}
-
-#[test]
-fn g3_bytes_whose_compilation_kills_the_host_three_times_are_refused() {
-    let (compiler, folder) = compiler("cat");
-    let digest = digest::of(b"code");
-    for deaths in 1..MAX_DEATHS {
-        compiler.cache.begin(&digest, deaths).unwrap();
-    }
-    assert_eq!(compiler.deaths(&digest), MAX_DEATHS - 1);
-    compiler.cache.begin(&digest, MAX_DEATHS).unwrap();
-    let restarted = in_folder("cat", folder.path());
-    let refusal = refused(restarted.compile(b"code"));
-    assert_eq!((refusal.reason, runs(&folder)), ("TooCostlyToCompile", 0));
-    let record = restarted.cache.record_path(&digest);
-    for words in ["the host ended 3 times", "Raise the container's memory limit", &record.display().to_string()] {
-        assert!(refusal.message.contains(words), "{words}: {}", refusal.message);
-    }
-    assert!(restarted.compile(b"other code").is_ok(), "other components compile");
-    fs::remove_file(record).unwrap();
-    assert!(!restarted.compile(b"code").unwrap().cached);
-}
-
-#[test]
-fn g3_each_host_that_died_counts() {
-    let (compiler, folder) = compiler("cat");
-    let digest = digest::of(b"code");
-    compiler.cache.begin(&digest, 2).unwrap();
-    let record = compiler.cache.record_path(&digest);
-    let restarted = in_folder(&format!("cat >/dev/null; cat '{}'", record.display()), folder.path());
-    let artifact = restarted.compile(b"code").unwrap();
-    assert!(text_of(&artifact).ends_with(r#""record":{"attempted":{"count":3}}}"#), "{}", text_of(&artifact));
-    assert_eq!(restarted.deaths(&digest), 0);
-}
-
-#[test]
 fn g3_a_compiler_gets_no_more_memory_than_the_container_leaves() {
     let compile = |free_bytes: u64, script: &str| {
         let (mut compiler, folder) = compiler(script);
@@ -424,18 +383,23 @@ fn g3_the_leftovers_of_a_host_that_died_are_removed_at_the_next_start() {
     let (compiler, folder) = compiler("cat");
     let kept = compiler.cache.artifact_path(&compiler.compile(b"code").unwrap().digest);
     let cache = folder.path().join("cache");
-    // No process has this id.
-    let dead = cache.join(".4294967295-0.draft");
-    let own = cache.join(format!(".{}-77.draft", std::process::id()));
-    let of_others = cache.join(".1-0.draft");
-    let orphan = cache.join("0123-0.1.0-0.cwasm");
-    for path in [&dead, &own, &of_others, &orphan] {
+    let [draft, others_draft, lock, code, others_code] =
+        [".1.draft", ".2.draft", "0123-0.1.0-0.lock", "0123-0.1.0-0.cwasm", "4567-0.1.0-0.cwasm"]
+            .map(|name| cache.join(name));
+    for path in [&draft, &others_draft, &lock, &code, &others_code] {
         fs::write(path, "half").unwrap();
     }
+    // What another host works on, wherever that runs.
+    let under_way = File::open(&others_draft).unwrap();
+    under_way.try_lock().unwrap();
+    let compiling = locks::lock(&others_code, Duration::ZERO).unwrap();
     let restarted = in_folder("cat", folder.path());
-    for (path, stays) in [(&dead, false), (&own, false), (&orphan, false), (&of_others, true), (&kept, true)] {
+    let all =
+        [(&draft, false), (&others_draft, true), (&lock, false), (&code, false), (&others_code, true), (&kept, true)];
+    for (path, stays) in all {
         assert_eq!(path.exists(), stays, "{}", path.display());
     }
+    drop((under_way, compiling));
     assert!(restarted.compile(b"code").unwrap().cached);
 }
 
