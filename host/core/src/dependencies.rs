@@ -163,6 +163,11 @@ impl Dependencies {
         size_of_val(&*self.kinds) + rare + entries.sum::<usize>()
     }
 
+    /// Whether they are kinds alone.
+    pub(crate) fn is_collapsed(&self) -> bool {
+        self.whole
+    }
+
     /// Replaces the entries about objects by their kinds.
     pub(crate) fn collapse(&mut self) {
         self.entries.retain(|(shared, _)| shared.dependency().kind().is_none());

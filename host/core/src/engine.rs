@@ -149,6 +149,7 @@ impl Engine {
             Event::SourcesListed => lifecycle.on_sources_listed(cx),
             Event::TenantListed(namespace) => lifecycle.on_tenant_listed(&namespace, cx),
             Event::Compiled(digest, result) => lifecycle.on_compiled(&digest, result, cx),
+            Event::CompileDelayed(digest, why) => lifecycle.on_compile_delayed(&digest, why, cx),
             Event::CrdRegistered { plugin, crd, result } => lifecycle.on_crd_registered(&plugin, &crd, result, cx),
             Event::AdmissionServed { plugin, digest, result } => {
                 lifecycle.on_admission_served(&plugin, &digest, result, cx);
@@ -164,6 +165,7 @@ impl Engine {
             Event::HttpDone(id, sent) => reconciler.on_http_done(id, sent, cx),
             Event::Audit(slice, response) => lifecycle.on_audit(&slice, response, cx),
             Event::Wrote(id, result) => outbox.on_wrote(id, result, cx),
+            Event::MemoryPressure(pressure) => reconciler.on_memory_pressure(pressure, cx),
             Event::LeaseChanged { claim_until_ms } => outbox.on_lease_changed(claim_until_ms, cx),
             Event::Watch(..) | Event::Tick | Event::Shutdown => unreachable!("step matches these itself"),
         });

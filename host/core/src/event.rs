@@ -12,6 +12,7 @@ use crate::conversion::ConversionBackend;
 use crate::crd::{CrdError, CrdOwner};
 use crate::digest::Digest;
 use crate::http::{HttpId, OutgoingRequest, Sent};
+use crate::memory::Pressure;
 use crate::object::{Object, ObjectRef};
 use crate::observation::Observation;
 use crate::refusal::Refusal;
@@ -46,6 +47,8 @@ pub enum Event {
     TenantListed(Arc<str>),
     /// The result of [`Effect::Compile`].
     Compiled(Digest, Result<Compiled, Refusal>),
+    /// The machine cannot compile a component now, for this reason; it is tried again, and [`Event::Compiled`] follows.
+    CompileDelayed(Digest, String),
     /// The result of [`Effect::RegisterCrd`].
     CrdRegistered {
         /// The plugin.
@@ -97,6 +100,8 @@ pub enum Event {
         /// When the claim ends on the monotonic clock unless it is renewed; None when this host does not lead.
         claim_until_ms: Option<u64>,
     },
+    /// Memory is short, or no longer is.
+    MemoryPressure(Pressure),
     /// Time has passed; sent when a [`Effect::WakeAt`] is due.
     Tick,
     /// Finish what is in flight and begin nothing new.

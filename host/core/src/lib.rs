@@ -38,6 +38,7 @@ pub mod left_out;
 pub mod limits;
 pub mod manifest;
 mod map;
+pub mod memory;
 mod metadata;
 pub mod object;
 pub mod observation;

@@ -27,6 +27,7 @@ mod component;
 mod condition;
 mod conditions;
 mod conversion;
+mod costliest;
 mod crds;
 mod dynamic_kinds;
 mod faults;
@@ -137,6 +138,7 @@ impl Lifecycle {
             ToLifecycle::Recovered { plugin } => self.on_recovered(plugin, cx),
             ToLifecycle::NotGranted { plugin, message } => self.on_not_granted(plugin, message, cx),
             ToLifecycle::Throttled { plugin, message } => self.on_throttled(plugin, message, cx),
+            ToLifecycle::Costliest { plugin, kept_bytes } => self.on_costliest(plugin, kept_bytes, cx),
             ToLifecycle::Wrote { write: PluginWrite::Object(name), op, result } => {
                 self.on_object_wrote(&name, &op, result, cx);
             }
@@ -176,6 +178,7 @@ impl Lifecycle {
                 Timer::RegisterCrd(plugin, crd) => self.register_crd(&plugin, &crd, cx),
                 Timer::Status(plugin) => self.mark_dirty(&plugin),
                 Timer::Throttled(plugin) => self.end_throttled(&plugin, cx),
+                Timer::Costly(plugin) => self.on_costly_due(&plugin, cx),
                 Timer::Orphan(name) => self.delete_orphan(&name, cx),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, cx),
                 Timer::Review(plugin) => self.run_reviews(&plugin, cx),

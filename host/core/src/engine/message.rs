@@ -53,6 +53,8 @@ pub(super) enum ToLifecycle {
     Recovered { plugin: Arc<str> },
     /// The plugin is over its budget of writes or HTTP requests.
     Throttled { plugin: Arc<str>, message: String },
+    /// The plugin keeps more than any other, of so many bytes, while memory is scarce.
+    Costliest { plugin: Arc<str>, kept_bytes: usize },
     /// The result of a write of a Plugin object.
     Wrote { write: PluginWrite, op: WriteOp, result: Result<Written, WriteError> },
     /// This host may write, for the first time or again.
@@ -78,6 +80,8 @@ pub(super) enum ToReconciler {
     SetKind { plugin: Arc<str>, kind: Kind, state: KindState },
     /// Whether no call of the plugin begins. What is under way ends.
     Suspend { plugin: Arc<str>, suspended: bool },
+    /// Whether the plugin has one call at a time.
+    Confine { plugin: Arc<str>, confined: bool },
     /// A share is over its write budget: its keys wait until then.
     Throttle { share: Arc<str>, until_ms: u64 },
     /// This host has come to lead: enqueue every object.

@@ -35,6 +35,7 @@ mod rejections;
 mod replacements;
 mod requests;
 mod run;
+mod shedding;
 mod status;
 mod turn;
 mod wake;
@@ -50,6 +51,7 @@ use key::CallInFlight;
 use keys::Keys;
 use live_reads::LiveRead;
 use plugin_counts::PluginCounts;
+use shedding::Shed;
 
 #[derive(Debug, Default)]
 pub(super) struct Reconciler {
@@ -94,6 +96,9 @@ pub(super) struct Reconciler {
     throttled: BTreeMap<Arc<str>, u64>,
     /// Plugins whose keys wait until a person lets them.
     suspended: BTreeSet<Arc<str>>,
+    /// Plugins that have one call at a time.
+    confined: BTreeSet<Arc<str>>,
+    shed: Shed,
 }
 
 impl Reconciler {
@@ -107,6 +112,11 @@ impl Reconciler {
             ToReconciler::Withdraw { plugin } => self.withdraw(&plugin, cx),
             ToReconciler::SetReady { plugin, primary, ready } => self.set_ready(&plugin, &primary, ready),
             ToReconciler::SetKind { plugin, kind, state } => self.set_kind_state(&plugin, kind, state, cx),
+            ToReconciler::Confine { plugin, confined: true } => drop(self.confined.insert(plugin)),
+            ToReconciler::Confine { plugin, confined: false } => {
+                self.unpark_confined(&plugin);
+                self.confined.remove(&plugin);
+            }
             ToReconciler::Suspend { plugin, suspended: true } => drop(self.suspended.insert(plugin)),
             ToReconciler::Suspend { plugin, suspended: false } => {
                 self.suspended.remove(&plugin);
@@ -143,6 +153,11 @@ impl Reconciler {
 impl Reconciler {
     pub fn key_count(&self) -> usize {
         self.controllers.keys().map(|id| self.keys.of(*id).len()).sum()
+    }
+
+    /// Bytes that a share keeps.
+    pub fn kept_of(&self, share: &str) -> usize {
+        self.kept_bytes.of(share)
     }
 
     /// How many keys are being written, and calls in flight.

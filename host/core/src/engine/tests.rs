@@ -40,6 +40,7 @@ mod hostile;
 mod http;
 mod identity;
 mod leading;
+mod memory;
 mod names;
 mod orphans;
 mod other_hosts;

@@ -15,7 +15,8 @@ pub(super) struct Component {
 
 #[derive(Debug)]
 pub(super) enum ComponentState {
-    Compiling,
+    /// With what delays it.
+    Compiling(Option<Arc<str>>),
     Accepted(Accepted),
     /// Kept, so that the same bytes are not compiled again (G3).
     Refused(Refusal),

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Lifecycle;
 use super::condition::{no, unknown, yes};
+use super::costliest::MEMORY_PRESSURE;
 use super::plugin::{Plugin, Refused, RefusedBy, Stage};
 use super::reviews::sees_some;
 use crate::contract::{Condition, ConditionStatus};
@@ -143,7 +144,13 @@ impl Lifecycle {
                 let size = accepted.component_bytes;
                 yes("Compiled", "Compiled", format!("{size} bytes of wasm are compiled and the manifest is read"))
             }
-            None => unknown("Compiled", "Compiling", "the component is being compiled"),
+            None => match self.compile_delay(&offer.digest) {
+                Some(why) => {
+                    let text = format!("{why}; the component is not at fault, and is compiled once that ends");
+                    unknown("Compiled", "CompilerUnavailable", text)
+                }
+                None => unknown("Compiled", "Compiling", "the component is being compiled"),
+            },
         };
         (verified, compiled)
     }
@@ -311,6 +318,10 @@ impl Lifecycle {
             let text =
                 format!("{serving}, but spec.suspend is true: nothing is reconciled; admission and conversion answer");
             return not_ready("Suspended", text);
+        }
+        if let Some(costly) = &plugin.costly {
+            let text = format!("{serving}, but {}", costly.message);
+            return (Readiness::Faulting, yes("Ready", MEMORY_PRESSURE, text));
         }
         if let Some(fault) = &plugin.fault {
             return (Readiness::Faulting, yes("Ready", "GuestFault", format!("{serving}, but {fault}")));

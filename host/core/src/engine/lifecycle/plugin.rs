@@ -20,6 +20,7 @@ use crate::scope::Scope;
 use crate::selector::Selector;
 use crate::service_account::ServiceAccount;
 use crate::tenant::TenantSource;
+use crate::token_bucket::TokenBucket;
 use crate::webhook::Endpoint;
 
 #[derive(Debug, Default)]
@@ -46,6 +47,7 @@ pub(super) struct Plugin {
     /// The message of a call that ended in a fault.
     pub fault: Option<String>,
     pub throttled: Option<Throttled>,
+    pub costly: Option<Costly>,
     /// Nothing is reconciled, as its Plugin object wants it.
     pub suspended: bool,
     /// The dynamic kinds that have an informer for it.
@@ -65,6 +67,14 @@ pub(super) struct Plugin {
 #[derive(Debug)]
 pub(super) struct Throttled {
     /// When the Outbox last reported it.
+    pub at_ms: u64,
+    pub message: String,
+}
+
+/// A plugin kept more than any other when memory was scarce.
+#[derive(Debug)]
+pub(super) struct Costly {
+    /// When that was last, or the host began to serve it after a restart.
     pub at_ms: u64,
     pub message: String,
 }
@@ -134,6 +144,10 @@ pub(super) struct ObjectWrites {
     pub failures: u32,
     /// When this host last created it.
     pub created_ms: Option<u64>,
+    /// Writes that are left of this minute's; None before the first.
+    pub bucket: Option<TokenBucket>,
+    /// When the next one may be sent.
+    pub not_before_ms: u64,
 }
 
 /// The reviews of one plugin.

@@ -19,6 +19,7 @@ use crate::object::{ObjectRef, is_object_name};
 use crate::observation::Observation;
 use crate::plugin_object::{self, Shown};
 use crate::status::{self, StatusShape, Wanted};
+use crate::token_bucket::TokenBucket;
 use crate::well_known::{HOST, HOST_NAMESPACE_LABEL, MANAGED_BY_LABEL};
 use crate::write::{WriteError, WriteOp, Written};
 
@@ -31,6 +32,9 @@ const RELOAD_GRACE_MS: u64 = 10_000;
 /// The same after a restart of the host, when the object already shows this version (X5): a thousand plugins take a
 /// while.
 const RESTART_GRACE_MS: u64 = 60_000;
+/// Writes of one Plugin object in a minute. A rollout takes three. What changes more often, such as a fault that comes and goes
+/// or a source that is changed every second, is shown as it is then.
+const WRITES_PER_MINUTE: u32 = 20;
 /// The shortest time between two creates of an object. Two hosts with different plugins and without leader election
 /// would delete and create it without end.
 const RECREATE_MS: u64 = 10_000;
@@ -48,6 +52,10 @@ impl Lifecycle {
         writes.expected = writes.expected.take().filter(|write| !write.is_met_by(&snapshot));
         if writes.in_flight || writes.expected.is_some() {
             return;
+        }
+        let wait_ms = writes.not_before_ms.saturating_sub(cx.now.mono_ms);
+        if wait_ms > 0 {
+            return self.arm(wait_ms, Timer::Status(Arc::clone(name)), cx);
         }
         let target = plugin_object::of(name);
         let Some(live) = snapshot.get(&target.kind, &target.name).cloned() else {
@@ -111,8 +119,11 @@ impl Lifecycle {
     }
 
     fn send_object(&mut self, name: &Arc<str>, op: WriteOp, cx: &mut Context<'_>) {
-        if let Some(plugin) = self.plugins.get_mut(name) {
-            plugin.object.in_flight = true;
+        if let Some(writes) = self.plugins.get_mut(name).map(|plugin| &mut plugin.object) {
+            writes.in_flight = true;
+            let now_ms = cx.now.mono_ms;
+            let bucket = writes.bucket.get_or_insert_with(|| TokenBucket::full(now_ms, WRITES_PER_MINUTE));
+            writes.not_before_ms = now_ms + bucket.spend(now_ms, WRITES_PER_MINUTE).unwrap_or_default();
         }
         cx.send(Sender::default(), None, op, Owner::Lifecycle(PluginWrite::Object(Arc::clone(name))));
     }

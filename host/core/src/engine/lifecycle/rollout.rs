@@ -111,7 +111,7 @@ impl Lifecycle {
             let (stage, since_ms) = (Stage::Compiling, cx.now.mono_ms);
             plugin.candidate = Some(Candidate { version, stage, since_ms, waits_for: None, foreign: Names::new() });
             if !self.components.contains_key(&digest) && !cx.draining {
-                let component = Component { state: ComponentState::Compiling, users: BTreeSet::new() };
+                let component = Component { state: ComponentState::Compiling(None), users: BTreeSet::new() };
                 self.components.insert(digest.clone(), component);
                 cx.effects.push(Effect::Compile(digest.clone()));
             }
@@ -139,10 +139,29 @@ impl Lifecycle {
         self.sync_dirty(cx);
     }
 
+    /// The component is not at fault, so the plugin waits, and its conditions say for what.
+    pub fn on_compile_delayed(&mut self, digest: &Digest, why: String, cx: &mut Context<'_>) {
+        let Some(Component { state: ComponentState::Compiling(delayed), users }) = self.components.get_mut(digest)
+        else {
+            return;
+        };
+        *delayed = Some(why.into());
+        self.dirty.extend(users.iter().cloned());
+        self.sync_dirty(cx);
+    }
+
+    /// What delays the compilation of a component.
+    pub(super) fn compile_delay(&self, digest: &Digest) -> Option<&Arc<str>> {
+        match &self.components.get(digest)?.state {
+            ComponentState::Compiling(delayed) => delayed.as_ref(),
+            ComponentState::Accepted(_) | ComponentState::Refused(_) => None,
+        }
+    }
+
     pub(super) fn accepted(&self, digest: &Digest) -> Option<&Accepted> {
         match &self.components.get(digest)?.state {
             ComponentState::Accepted(accepted) => Some(accepted),
-            ComponentState::Compiling | ComponentState::Refused(_) => None,
+            ComponentState::Compiling(_) | ComponentState::Refused(_) => None,
         }
     }
 
@@ -216,6 +235,7 @@ impl Lifecycle {
         }
         match self.named_elsewhere(name, cx) {
             Some(refusal) => self.refuse(name, RefusedBy::NameOwner, refusal, cx),
+            None if self.comes_up_last(name, cx) => {}
             None => self.activate(name, manifest, rights, cx),
         }
     }
@@ -230,7 +250,7 @@ impl Lifecycle {
         let manifest = match self.components.get(&candidate.version.digest).map(|component| &component.state) {
             Some(ComponentState::Accepted(accepted)) => manifest_of(name, &accepted.manifest),
             Some(ComponentState::Refused(refusal)) => Err(refusal.clone()),
-            Some(ComponentState::Compiling) | None => return,
+            Some(ComponentState::Compiling(_)) | None => return,
         };
         let manifest = match manifest {
             Ok(manifest) => manifest,

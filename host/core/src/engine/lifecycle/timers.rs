@@ -20,6 +20,8 @@ pub(super) enum Timer {
     Status(Arc<str>),
     /// Check whether the plugin is below its budgets.
     Throttled(Arc<str>),
+    /// Check whether the plugin that was the costliest may come up, or has behaved.
+    Costly(Arc<str>),
     /// Delete the orphan.
     Orphan(Arc<str>),
     /// Load the refused version again.
@@ -74,7 +76,7 @@ impl Timers {
             .cloned()
             .collect();
         gone.extend(
-            [Timer::Status, Timer::Refused, Timer::Throttled, Timer::DynamicKinds, Timer::Review]
+            [Timer::Status, Timer::Refused, Timer::Throttled, Timer::Costly, Timer::DynamicKinds, Timer::Review]
                 .map(|timer| timer(Arc::clone(plugin))),
         );
         for timer in gone {

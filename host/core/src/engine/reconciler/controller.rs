@@ -182,6 +182,7 @@ impl Reconciler {
         // A share of a tenant is not the plugin's alone.
         self.throttled.remove(plugin);
         self.suspended.remove(plugin);
+        self.confined.remove(plugin);
         self.faults.remove(plugin);
         let ids: Vec<ControllerId> = self.controllers_of(plugin).map(|(id, _)| id).collect();
         for id in ids {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Reconciler;
 use super::plugin_counts::PluginCounts;
+use super::shedding::is_confined;
 use crate::engine::context::Context;
 use crate::engine::message::Message;
 use crate::observation::Observation;
@@ -57,7 +58,11 @@ impl Reconciler {
                 }
             };
             let may_run = |id| match self.controllers.get(&id) {
-                Some(controller) if controller.may_be_called() && !self.suspended.contains(&controller.plugin) => {
+                Some(controller)
+                    if controller.may_be_called()
+                        && !self.suspended.contains(&controller.plugin)
+                        && !is_confined(&self.confined, &self.controllers, &controller.plugin) =>
+                {
                     used_up(&controller.share).map_or(MayRun::Yes, MayRun::NotThisShare)
                 }
                 _ => MayRun::NotThisController,
@@ -79,6 +84,11 @@ impl Reconciler {
     pub(super) fn call_ended(&mut self, controller: ControllerId, share: &Arc<str>) {
         self.calling.subtract(share, 1);
         self.queue.unpark(controller);
+        if !self.confined.is_empty()
+            && let Some(plugin) = self.controllers.get(&controller).map(|controller| Arc::clone(&controller.plugin))
+        {
+            self.unpark_confined(&plugin);
+        }
         unpark(&mut self.queue, &self.calling, self.call_slots, share, ParkedFor::Calls);
     }
 

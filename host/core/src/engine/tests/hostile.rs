@@ -104,3 +104,21 @@ fn h15_an_object_that_is_nested_beyond_every_parser_is_reconciled_by_its_text() 
     host.pass(WRITE_TIMEOUT_MS);
     assert_eq!((host.calls > 0, children(&host)), (true, 1));
 }
+
+#[test]
+fn q4_a_source_that_changes_every_second_costs_twenty_writes_of_its_plugin_object_a_minute() {
+    let mut host = Host::serving(1);
+    let shown = |host: &Host| host.objects[&plugin_object(&plugin_name(0))].clone();
+    let (mut writes, mut last) = (0, shown(&host));
+    for second in 0..180 {
+        host.offer_component(0, component(0, 2 + second % 2));
+        host.pass(1_000);
+        let now = shown(&host);
+        writes += usize::from(now["metadata"]["resourceVersion"] != last["metadata"]["resourceVersion"]);
+        last = now;
+    }
+    assert!((60..=80).contains(&writes), "{writes} in three minutes: a minute's burst, and twenty in each");
+    host.pass(60_000);
+    let serving = shown(&host)["status"]["digest"].clone();
+    assert_eq!(serving, json!(&*component(0, 3).0), "what is shown in the end is so");
+}
