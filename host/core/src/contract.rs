@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::generated::Recipe;
+use crate::heap::HeapBytes;
 use crate::http::Request;
 use crate::object::{Kind, ObjectRef};
 use crate::text::FAULT;
@@ -173,6 +174,12 @@ impl ConditionStatus {
     }
 }
 
+impl HeapBytes for Condition {
+    fn heap_bytes(&self) -> usize {
+        self.name.heap_bytes() + self.reason.heap_bytes() + self.message.heap_bytes()
+    }
+}
+
 /// An Event of a guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuestEvent {
@@ -184,6 +191,12 @@ pub struct GuestEvent {
     pub message: String,
     /// None: about the reconciled object.
     pub regarding: Option<ObjectRef>,
+}
+
+impl HeapBytes for GuestEvent {
+    fn heap_bytes(&self) -> usize {
+        self.reason.heap_bytes() + self.message.heap_bytes() + self.regarding.heap_bytes()
+    }
 }
 
 /// A failure that the guest returned: no fault of the guest.

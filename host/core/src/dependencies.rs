@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::dynamic_kind::{KindState, KindStates};
+use crate::heap::{HeapBytes, allocation};
 use crate::http::Replied;
 use crate::left_out::LeftOut;
 use crate::object::{Kind, Object};
@@ -31,11 +32,16 @@ mod tests;
 /// thousand reads of single objects cover most of a kind.
 pub const MAX_DEPENDENCIES: usize = 1_000;
 /// Bytes of the entries of one set, with the same consequence. A set is kept for each reconciled object, and the guest
-/// decides its content: a thousand `get`s take some 150 KiB, the few entries of most plugins less than one.
-pub const MAX_DEPENDENCY_BYTES: usize = 256 << 10;
+/// decides its content: a thousand `get`s take some 450 KiB, the few entries of most plugins less than two.
+pub const MAX_DEPENDENCY_BYTES: usize = 512 << 10;
 /// Looks at objects to compute all hashes of a set again: those of a plugin that reads every Pod of 200 full nodes. A
 /// set that took more counts as changed when one of its kinds has changed.
 pub const MAX_LOOKS: u64 = 20_000;
+
+/// What the list of entries takes beside them.
+const LIST_BYTES: usize = 32;
+/// What the dependency index keeps for one key that a kind as a whole affects, in a tree of half-full nodes.
+const WHOLE_KIND_BYTES: usize = 128;
 
 /// The inputs of a call.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +91,8 @@ pub struct Dependencies {
     kinds: Vec<(Kind, u64)>,
     /// Whether the kinds count as read whole, without entries about objects; see [`MAX_DEPENDENCIES`].
     whole: bool,
+    /// [`Self::bytes`], which the worker counts and not the event loop.
+    bytes: u32,
     /// Looks at objects that the reads took.
     looks: u64,
     /// Few calls have any, so a pointer.
@@ -152,15 +160,9 @@ impl Dependencies {
         self.rare.as_ref().map_or(&[], |rare| &rare.left_out)
     }
 
-    /// Bytes in memory. A shared entry counts in each set.
+    /// Bytes in memory, with the places in the dependency index. A shared entry counts in each set.
     pub fn bytes(&self) -> usize {
-        let of_rare = |rare: &Rare| {
-            let left_out: usize = rare.left_out.iter().map(LeftOut::bytes).sum();
-            size_of_val(rare) + size_of_val(&*rare.replies) + left_out
-        };
-        let rare = self.rare.as_deref().map_or(0, of_rare);
-        let entries = self.iter().map(|(dependency, _)| dependency.bytes());
-        size_of_val(&*self.kinds) + rare + entries.sum::<usize>()
+        self.bytes as usize
     }
 
     /// Whether they are kinds alone.
@@ -168,11 +170,27 @@ impl Dependencies {
         self.whole
     }
 
+    /// Frees spare capacity, since a set is kept for every object, and counts it.
+    fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+        self.kinds.shrink_to_fit();
+        let of_rare = |rare: &Rare| {
+            allocation(size_of::<Rare>()) + rare.replies.heap_bytes() + rare.left_out.heap_bytes()
+        };
+        let rare = self.rare.as_deref().map_or(0, of_rare);
+        let before = [None].into_iter().chain(self.iter().map(|(dependency, _)| Some(dependency)));
+        let entries = self.iter().zip(before).map(|((dependency, _), before)| dependency.bytes_after(before));
+        let of_whole = if self.whole { self.kinds.len() * WHOLE_KIND_BYTES } else { 0 };
+        let kinds = allocation(size_of_val(&*self.kinds)) + of_whole;
+        let bytes = kinds + LIST_BYTES + rare + entries.sum::<usize>();
+        self.bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    }
+
     /// Replaces the entries about objects by their kinds.
     pub(crate) fn collapse(&mut self) {
         self.entries.retain(|(shared, _)| shared.dependency().kind().is_none());
-        self.entries.shrink_to_fit();
         self.whole = true;
+        self.shrink();
     }
 
     /// Whether a call with these inputs would read the same: the reconciled object is equal but for its

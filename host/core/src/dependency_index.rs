@@ -56,6 +56,9 @@ const MAX_AT_ONCE: usize = 256;
 /// Comparisons of keys for each key that [`DependencyIndex::take_due`] may return.
 const LOOKS_PER_KEY: usize = 16;
 
+/// What the index keeps for one object that blocks one key, in a tree of half-full nodes.
+pub(crate) const CONFLICT_BYTES: usize = 256;
+
 /// The keys of each dependency.
 ///
 /// The owner of the keys' [`Dependencies`] passes each new set to [`Self::replace`], the last set of a key to
@@ -79,7 +82,7 @@ pub struct DependencyIndex {
     /// Keys that any change under an index key affects.
     whole: Whole,
     /// Keys that an object blocks.
-    conflicts: BTreeMap<ObjectRef, BTreeSet<Key>>,
+    conflicts: BTreeMap<ObjectRef, Keys>,
     due: Due,
 }
 
@@ -180,8 +183,17 @@ impl DependencyIndex {
     /// Replaces the objects that block a key: objects of others that have the names of its children, and absent objects
     /// that its actions patch. Their changes wake the key even if it does not read them.
     pub fn replace_conflicts(&mut self, key: &Key, before: &[ObjectRef], after: &[ObjectRef]) {
-        before.iter().for_each(|target| remove_from(&mut self.conflicts, target, key));
-        after.iter().for_each(|target| add_to(&mut self.conflicts, target, key));
+        for target in before {
+            if self.conflicts.get_mut(target).is_some_and(|keys| keys.remove(key).1) {
+                self.conflicts.remove(target);
+            }
+        }
+        for target in after {
+            match self.conflicts.get_mut(target) {
+                Some(keys) => _ = keys.insert(key),
+                None => _ = self.conflicts.insert(target.clone(), Keys::One(key.clone())),
+            }
+        }
     }
 
     /// The first keys that a change affects; the others are due. Each dependency under its index keys is compared with it
@@ -220,7 +232,7 @@ impl DependencyIndex {
             if keys.len() + blocked.len() > MAX_AT_ONCE {
                 sets.push(KeySet::Blocked(object.reference()));
             } else {
-                keys.extend(blocked.iter().cloned());
+                blocked.add_to(&mut keys);
             }
         }
         if sources > 1 {
@@ -316,19 +328,15 @@ impl DependencyIndex {
     /// The keys of a set, from one on. A set that is gone has none.
     fn keys_of<'a>(&'a self, set: &'a KeySet, first: Bound<Key>) -> Box<dyn Iterator<Item = &'a Key> + 'a> {
         let range = (first, Bound::Unbounded);
-        match set {
-            KeySet::Whole(index_key, share) => Box::new(self.whole.from(*index_key, share, range)),
-            KeySet::Blocked(target) => match self.conflicts.get(target) {
-                Some(keys) => Box::new(keys.range(range)),
-                None => Box::new(std::iter::empty()),
-            },
-            KeySet::Dependency(place) => match &self.entries[*place as usize] {
-                Some(Entry { keys: Keys::Many(keys), .. }) => Box::new(keys.range(range)),
-                Some(Entry { keys: Keys::One(key), .. }) => {
-                    Box::new(std::iter::once(key).filter(move |key| range.contains(*key)))
-                }
-                None => Box::new(std::iter::empty()),
-            },
+        let keys = match set {
+            KeySet::Whole(index_key, share) => return Box::new(self.whole.from(*index_key, share, range)),
+            KeySet::Blocked(target) => self.conflicts.get(target),
+            KeySet::Dependency(place) => self.entries[*place as usize].as_ref().map(|entry| &entry.keys),
+        };
+        match keys {
+            Some(Keys::Many(keys)) => Box::new(keys.range(range)),
+            Some(Keys::One(key)) => Box::new(std::iter::once(key).filter(move |key| range.contains(*key))),
+            None => Box::new(std::iter::empty()),
         }
     }
 
@@ -504,17 +512,4 @@ fn merged<T: Ord + Copy>(mut sorted: Vec<Peekable<impl Iterator<Item = T>>>) -> 
 /// Both values, or one when they are equal.
 fn distinct<'a>(before: Option<&'a str>, after: Option<&'a str>) -> impl Iterator<Item = &'a str> {
     after.into_iter().chain(before.filter(|before| after != Some(before)))
-}
-
-fn add_to<T: Ord + Clone>(sets: &mut BTreeMap<T, BTreeSet<Key>>, of: &T, key: &Key) {
-    sets.entry(of.clone()).or_default().insert(key.clone());
-}
-
-fn remove_from<T: Ord>(sets: &mut BTreeMap<T, BTreeSet<Key>>, of: &T, key: &Key) {
-    if let Some(keys) = sets.get_mut(of) {
-        keys.remove(key);
-        if keys.is_empty() {
-            sets.remove(of);
-        }
-    }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::heap::HeapBytes;
 use crate::object::ObjectRef;
 
 /// The first delay, as in `kubectl drain`.
@@ -25,6 +26,18 @@ struct Wait {
     refusals: u32,
     tried_ms: u64,
     again_ms: u64,
+}
+
+impl HeapBytes for Blocked {
+    fn heap_bytes(&self) -> usize {
+        self.pods.heap_bytes()
+    }
+}
+
+impl HeapBytes for Wait {
+    fn heap_bytes(&self) -> usize {
+        self.message.heap_bytes()
+    }
 }
 
 impl Blocked {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::heap::HeapBytes;
 use crate::object::{ObjectRef, ResourceVersion};
 use crate::store::Snapshot;
 
@@ -34,6 +35,12 @@ impl Expectation {
                 progress.is_none_or(|progress| progress >= version)
             }
         }
+    }
+}
+
+impl HeapBytes for Expectation {
+    fn heap_bytes(&self) -> usize {
+        self.target.heap_bytes() + self.uid.heap_bytes()
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::budget::Budget;
+use crate::heap::HeapBytes;
 use crate::object::Object;
 use crate::projection::{self, InvalidPath};
 
@@ -98,8 +99,13 @@ impl FieldSelector {
 
     /// Bytes in memory beside its own size.
     pub fn bytes(&self) -> usize {
-        let of_path = |path: &FieldPath| size_of_val(&*path.0) + path.0.iter().map(String::capacity).sum::<usize>();
-        size_of_val(&*self.0) + self.0.iter().map(|each| each.value.bytes() + of_path(&each.path)).sum::<usize>()
+        self.0.heap_bytes()
+    }
+}
+
+impl HeapBytes for FieldRequirement {
+    fn heap_bytes(&self) -> usize {
+        self.path.0.heap_bytes() + self.value.heap_bytes()
     }
 }
 

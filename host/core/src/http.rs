@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::digest::{self, fingerprint};
+use crate::heap::{HeapBytes, shared};
 
 pub use self::redact::{REDACTED, SentValues};
 pub use self::url::Origin;
@@ -165,10 +166,29 @@ pub struct OutgoingRequest {
 }
 
 impl OutgoingRequest {
-    /// Approximate bytes in memory.
+    /// What is left of one that is not sent again.
+    pub(crate) fn without_body(&self) -> Self {
+        Self { body: Arc::default(), ..self.clone() }
+    }
+
+    /// Bytes in memory, as the allocator counts them.
     pub fn bytes(&self) -> usize {
-        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
-        size_of_val(self) + self.path.len() + self.body.len() + headers.sum::<usize>()
+        let Self { key, origin, path, headers, secret_headers, namespace, body, .. } = self;
+        shared(size_of::<Self>())
+            + key.heap_bytes()
+            + origin.host.heap_bytes()
+            + path.heap_bytes()
+            + headers.heap_bytes()
+            + secret_headers.heap_bytes()
+            + namespace.heap_bytes()
+            + shared(body.len())
+    }
+}
+
+impl HeapBytes for SecretHeader {
+    fn heap_bytes(&self) -> usize {
+        let Self { name, prefix, secret, key } = self;
+        [name, prefix, secret, key].into_iter().map(HeapBytes::heap_bytes).sum()
     }
 }
 
@@ -204,7 +224,7 @@ pub struct Response {
 
 impl Response {
     fn bytes(&self) -> usize {
-        self.body.len() + self.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+        shared(self.body.len()) + self.headers.heap_bytes()
     }
 
     /// The seconds of its Retry-After, in milliseconds. A date is not read: clocks differ.
@@ -276,9 +296,9 @@ impl Reply {
     pub(crate) fn bytes(&self) -> usize {
         let content = match &self.result {
             Ok(response) => response.bytes(),
-            Err(failure) => failure.message.len(),
+            Err(failure) => failure.message.heap_bytes(),
         };
-        size_of::<Self>() + content
+        shared(size_of::<Self>()) + content
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::heap::{HeapBytes, tree};
 use crate::limits::MAX_CHILDREN;
 use crate::object::{Kind, Name, Object, ObjectRef};
 
@@ -110,11 +111,12 @@ impl LeftOut {
     pub(crate) fn kind(&self) -> &Kind {
         &self.kind
     }
+}
 
-    /// Bytes in memory.
-    pub(crate) fn bytes(&self) -> usize {
-        let names = self.wanted.iter().map(|name| size_of_val(name) + name.name.len());
-        size_of_val(self) + size_of::<Place>() * self.places.len() + names.sum::<usize>()
+impl HeapBytes for LeftOut {
+    /// Kinds are shared with the manifest, namespaces with the objects.
+    fn heap_bytes(&self) -> usize {
+        tree(self.places.len(), size_of::<Place>()) + self.wanted.heap_bytes()
     }
 }
 

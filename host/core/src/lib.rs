@@ -29,6 +29,7 @@ pub mod field_selector;
 pub mod finalizer;
 pub mod generated;
 pub mod grants;
+mod heap;
 pub mod http;
 pub mod json;
 pub mod kind_pattern;

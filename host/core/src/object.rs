@@ -17,6 +17,7 @@ pub use self::interner::Interner;
 pub(crate) use self::verdicts::Verdict;
 use self::verdicts::Verdicts;
 use crate::generated::Record;
+use crate::heap::{HeapBytes, allocation, shared};
 use crate::projection::Memo;
 
 pub mod decode;
@@ -141,20 +142,15 @@ impl Object {
 
     /// Bytes in memory, with the projections that it remembers, without interned strings, which are shared.
     pub fn bytes(&self) -> usize {
-        let own_fields: usize = self
-            .own_fields
-            .iter()
-            .map(|own| size_of::<OwnFields>() + own.manager.len() + own.subresource.len() + own.fields.len())
-            .sum();
-        size_of::<Self>()
-            + self.json.len()
-            + self.name.name.len()
-            + self.uid.len()
-            + size_of_val(&*self.labels)
-            + self.child_key.as_ref().map_or(0, |key| key.len())
-            + self.desired.as_ref().map_or(0, |hash| hash.len())
-            + self.generated.as_ref().map_or(0, |record| record.bytes())
-            + own_fields
+        shared(size_of::<Self>())
+            + self.json.heap_bytes()
+            + self.name.name.heap_bytes()
+            + self.uid.heap_bytes()
+            + allocation(size_of_val(&*self.labels))
+            + self.child_key.heap_bytes()
+            + self.desired.heap_bytes()
+            + self.generated.as_ref().map_or(0, |record| allocation(size_of::<Record>()) + record.heap_bytes())
+            + self.own_fields.heap_bytes()
             + self.projections.bytes()
             + self.verdicts.get().map_or(0, |verdicts| verdicts.bytes())
     }

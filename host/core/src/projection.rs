@@ -9,7 +9,9 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use crate::heap::{HeapBytes, allocation, shared};
 
 pub use self::path::InvalidPath;
 pub(crate) use self::path::parse as parse_path;
@@ -51,32 +53,41 @@ impl Projection {
             let path = fields.iter().max_by_key(|field| field.len()).map_or("", |longest| longest);
             return Err(path::invalid(path, 0, "the paths have more than 16384 bytes together: read whole objects"));
         }
+        if fields.is_empty() {
+            return Ok(Self::whole());
+        }
         let mut paths = fields.iter().map(|field| path::parse(field)).collect::<Result<Vec<_>, _>>()?;
         paths.sort();
         paths.dedup();
         Ok(Self::new(paths))
     }
 
-    /// The projection that keeps everything.
+    /// The projection that keeps everything, which all share.
     pub fn whole() -> Self {
-        Self::new(Vec::new())
+        static WHOLE: LazyLock<Projection> = LazyLock::new(|| Projection::new(Vec::new()));
+        WHOLE.clone()
     }
 
-    fn new(paths: Vec<Vec<String>>) -> Self {
+    /// Whether both are one in memory.
+    pub(crate) fn is_shared(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn new(mut paths: Vec<Vec<String>>) -> Self {
         let mut tree = cut::Tree::default();
         for path in &paths {
             tree.keep(path);
         }
         let mut hasher = DefaultHasher::new();
         paths.hash(&mut hasher);
-        let members = |path: &Vec<String>| size_of_val(&**path) + path.iter().map(String::capacity).sum::<usize>();
-        let bytes = size_of::<Paths>() + size_of_val(&*paths) + paths.iter().map(members).sum::<usize>() + tree.bytes();
+        paths.shrink_to_fit();
+        let bytes = shared(size_of::<Paths>()) + paths.heap_bytes() + tree.heap_bytes();
         Self(Arc::new(Paths { paths, tree, id: hasher.finish(), bytes }))
     }
 
-    /// Bytes in memory, which clones share.
+    /// Bytes in memory, which clones share; none for the one that keeps everything.
     pub fn bytes(&self) -> usize {
-        self.0.bytes
+        if self.is_whole() { 0 } else { self.0.bytes }
     }
 
     /// Whether it keeps everything.
@@ -120,7 +131,8 @@ struct Projected {
     /// Weak, because thousands of objects would otherwise keep unused projections alive.
     projection: Weak<Paths>,
     hash: u64,
-    text: Arc<str>,
+    /// None where there is no room for it.
+    text: Option<Arc<str>>,
 }
 
 impl Projected {
@@ -132,14 +144,13 @@ impl Projected {
 }
 
 impl Memo {
-    /// The remembered text of a projection, and its hash.
-    pub(crate) fn get(&self, projection: &Projection) -> Option<(Arc<str>, u64)> {
+    /// The remembered hash of a projection.
+    pub(crate) fn hash_of(&self, projection: &Projection) -> Option<u64> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = entries.iter().find(|entry| entry.is_of(projection))?;
-        Some((known.text.clone(), known.hash))
+        entries.iter().find(|entry| entry.is_of(projection)).map(|entry| entry.hash)
     }
 
-    /// The same, cut out of the object's text if it is not remembered. The hash is never 0.
+    /// The text of a projection and its hash, cut out of the object's text if they are not remembered. The hash is never 0.
     pub(crate) fn get_or_cut(&self, projection: &Projection, json: &Arc<str>) -> (Arc<str>, u64) {
         if let Some(known) = self.get(projection) {
             return known;
@@ -148,26 +159,41 @@ impl Memo {
         let mut hasher = DefaultHasher::new();
         hasher.write(text.as_bytes());
         let hash = hasher.finish().max(1);
-        self.put(projection, hash, text.clone());
+        self.put(projection, hash, &text, json.len());
         (text, hash)
     }
 
-    fn put(&self, projection: &Projection, hash: u64, text: Arc<str>) {
+    fn get(&self, projection: &Projection) -> Option<(Arc<str>, u64)> {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = entries.iter().find(|entry| entry.is_of(projection))?;
+        Some((known.text.clone()?, known.hash))
+    }
+
+    /// Remembers a projection. Its text takes the place of older ones, so that all have no more than `most` bytes, those of the
+    /// object: reads of it in however many ways make the cache twice as large at most.
+    fn put(&self, projection: &Projection, hash: u64, text: &Arc<str>, most: usize) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.iter().any(|entry| entry.is_of(projection)) {
-            return;
-        }
-        entries.retain(|entry| entry.projection.strong_count() > 0);
+        entries.retain(|entry| entry.projection.strong_count() > 0 && !entry.is_of(projection));
         if entries.len() == MEMO_ENTRIES {
             entries.remove(0);
         }
+        let mut others: usize = entries.iter().flat_map(|entry| &entry.text).map(|text| text.len()).sum();
+        for entry in entries.iter_mut() {
+            if others + text.len() <= most {
+                break;
+            }
+            others -= entry.text.take().map_or(0, |older| older.len());
+        }
         // Most objects have one projection or none; the default growth would reserve four entries.
         entries.reserve_exact(1);
+        let text = (text.len() <= most).then(|| Arc::clone(text));
         entries.push(Projected { projection: Arc::downgrade(&projection.0), hash, text });
     }
 
+    /// With what is left of a projection that only this remembers.
     pub(crate) fn bytes(&self) -> usize {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.capacity() * size_of::<Projected>() + entries.iter().map(|entry| entry.text.len()).sum::<usize>()
+        let texts: usize = entries.iter().map(|entry| entry.text.heap_bytes()).sum();
+        allocation(entries.capacity() * size_of::<Projected>()) + texts + entries.len() * shared(size_of::<Paths>())
     }
 }

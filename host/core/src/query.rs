@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::budget::Budget;
 use crate::field_selector::{self, FieldSelector, FieldValue, InvalidFieldSelector};
+use crate::heap::{HeapBytes, allocation, shared};
 use crate::map::Map;
 use crate::object::{Kind, Object};
 use crate::projection::{InvalidPath, Projection};
@@ -28,8 +29,8 @@ const CACHE_ENTRIES: usize = 256;
 /// Bytes of each table of a cache, as text and as parsed: 2 KiB per entry, where usual queries take some hundred bytes.
 /// A query that is larger than the table is not kept.
 const CACHE_BYTES: usize = 512 << 10;
-/// What the table and the allocator add to an entry's texts, rounded up.
-const ENTRY_BYTES: usize = 128;
+/// The larger of two entries of the tables, which are less than half full after they have grown.
+const ENTRY_BYTES: usize = 16 * (size_of::<(Query, Arc<CompiledQuery>)>() + 1) / 7;
 
 /// A query for objects of one kind, as a guest sends it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -97,16 +98,16 @@ impl Query {
         }
     }
 
+    /// Bytes in memory beside its own size.
     fn bytes(&self) -> usize {
-        let of_text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let of_field = |(path, value): &(String, FieldValue)| size_of_val(path) + path.len() + value.bytes();
-        size_of::<Self>()
-            + self.kind.api_version.len()
-            + self.kind.kind.len()
-            + of_text(&self.selector)
+        let of_field = |(path, value): &(String, FieldValue)| path.heap_bytes() + value.heap_bytes();
+        self.kind.api_version.heap_bytes()
+            + self.kind.kind.heap_bytes()
+            + self.selector.heap_bytes()
+            + allocation(self.field_selector.capacity() * size_of::<(String, FieldValue)>())
             + self.field_selector.iter().map(of_field).sum::<usize>()
-            + bytes_of_texts(&self.fields)
-            + bytes_of_texts(&self.namespaces)
+            + self.fields.heap_bytes()
+            + self.namespaces.heap_bytes()
     }
 
     /// Parses the selectors and the field paths.
@@ -143,13 +144,9 @@ impl Query {
 }
 
 impl CompiledQuery {
-    /// Bytes in memory, with its projection, which others may share.
+    /// Bytes in memory without its projection, which others may share.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.namespaces.iter().map(|name| size_of_val(name) + name.len()).sum::<usize>()
-            + self.selector.bytes()
-            + self.field_selector.bytes()
-            + self.fields.bytes()
+        shared(size_of::<Self>()) + self.namespaces.heap_bytes() + self.selector.bytes() + self.field_selector.bytes()
     }
 
     /// The namespace, if there is one alone.
@@ -199,7 +196,7 @@ impl QueryCache {
             return Ok(known.clone());
         }
         let new = Arc::new(query.compile_with(tables.projection(&query.fields)?, scope)?);
-        tables.queries.add(query.bytes() + new.bytes(), || (query.clone(), new.clone()));
+        tables.queries.add(query.bytes() + new.bytes() + new.fields.bytes(), || (query.clone(), new.clone()));
         Ok(new)
     }
 
@@ -216,8 +213,8 @@ impl Tables {
             return Ok(known.clone());
         }
         let new = Projection::parse(fields)?;
-        let bytes = bytes_of_texts(fields) + new.bytes();
-        self.projections.add(bytes, || (fields.to_vec(), new.clone()));
+        let fields = fields.to_vec();
+        self.projections.add(fields.heap_bytes() + new.bytes(), || (fields, new.clone()));
         Ok(new)
     }
 }
@@ -249,8 +246,4 @@ impl<K: Hash + Eq, V> Remembered<K, V> {
         self.bytes += bytes;
         self.entries.extend([entry()]);
     }
-}
-
-fn bytes_of_texts(texts: &[String]) -> usize {
-    size_of_val(texts) + texts.iter().map(String::len).sum::<usize>()
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::component::Version;
+use crate::heap::{HeapBytes, allocation};
 use crate::object::ObjectRef;
 use crate::text::EXCERPT;
 
@@ -36,11 +37,12 @@ impl Rejection {
     fn place(&self) -> (&ObjectRef, Option<&str>) {
         (&self.target, self.subresource.as_deref())
     }
+}
 
-    /// Approximate bytes in memory.
-    fn bytes(&self) -> usize {
-        let name = self.target.name.namespace.len() + self.target.name.name.len();
-        size_of_val(self) + name + self.message.len() + self.child.as_ref().map_or(0, |child| child.len())
+impl HeapBytes for Rejection {
+    fn heap_bytes(&self) -> usize {
+        let Self { target, subresource, child, reason, message } = self;
+        target.heap_bytes() + subresource.heap_bytes() + child.heap_bytes() + reason.heap_bytes() + message.heap_bytes()
     }
 }
 
@@ -68,19 +70,24 @@ impl Rejections {
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        self.all.iter().map(Rejection::bytes).sum()
+        allocation(size_of::<Self>()) + self.all.heap_bytes()
     }
 
-    /// Adds rejections, each in place of an earlier one of the same write, and forgets those that do not hold any more.
-    /// Whether that changed anything.
-    pub fn replace(&mut self, holds: impl Fn(&Rejection) -> bool, new: impl IntoIterator<Item = Rejection>) -> bool {
+    /// Adds rejections up to `most`, each in place of an earlier one of the same write, and forgets those that do not hold any
+    /// more. Whether that changed anything.
+    pub fn replace(
+        &mut self,
+        holds: impl Fn(&Rejection) -> bool,
+        new: impl IntoIterator<Item = Rejection>,
+        most: usize,
+    ) -> bool {
         let mut all: Vec<Rejection> = self.all.iter().filter(|known| holds(known)).cloned().collect();
         for rejection in new {
             let rejection = shortened(rejection);
             match all.binary_search_by(|known| known.place().cmp(&rejection.place())) {
                 Ok(at) if all[at].is_same(&rejection) => {}
                 Ok(at) => all[at] = rejection,
-                Err(at) if all.len() < MAX_REJECTIONS => all.insert(at, rejection),
+                Err(at) if all.len() < most => all.insert(at, rejection),
                 Err(_) => {}
             }
         }
@@ -126,12 +133,16 @@ mod tests {
     #[test]
     fn they_are_ordered_one_for_each_target_and_forgotten_when_they_do_not_hold() {
         let mut rejections = Rejections::default();
-        assert!(!rejections.replace(|_| true, []));
-        assert!(rejections.replace(|_| true, [rejection("b", "Invalid"), rejection("a", "ChildExists")]));
-        assert!(!rejections.replace(|_| true, [rejection("b", "Invalid")]));
-        assert!(rejections.replace(|_| true, [rejection("b", "Forbidden")]));
+        assert!(!rejections.replace(|_| true, [], MAX_REJECTIONS));
+        assert!(rejections.replace(
+            |_| true,
+            [rejection("b", "Invalid"), rejection("a", "ChildExists")],
+            MAX_REJECTIONS
+        ));
+        assert!(!rejections.replace(|_| true, [rejection("b", "Invalid")], MAX_REJECTIONS));
+        assert!(rejections.replace(|_| true, [rejection("b", "Forbidden")], MAX_REJECTIONS));
         assert_eq!(**rejections.all(), [rejection("a", "ChildExists"), rejection("b", "Forbidden")]);
-        assert!(rejections.replace(|known| &*known.reason != "Forbidden", []));
+        assert!(rejections.replace(|known| &*known.reason != "Forbidden", [], MAX_REJECTIONS));
         assert_eq!(**rejections.all(), [rejection("a", "ChildExists")]);
     }
 
@@ -139,7 +150,7 @@ mod tests {
     fn they_are_those_of_one_edition_and_one_version_of_the_plugin() {
         let mut rejections = Rejections::default();
         rejections.begin(1, &version("{}"));
-        rejections.replace(|_| true, [rejection("a", "Invalid")]);
+        rejections.replace(|_| true, [rejection("a", "Invalid")], MAX_REJECTIONS);
         rejections.begin(1, &version("{}"));
         assert_eq!(rejections.all().len(), 1);
         let mut later = rejections.clone();
@@ -151,17 +162,21 @@ mod tests {
     #[test]
     fn at_most_a_hundred_are_remembered() {
         let mut rejections = Rejections::default();
-        rejections.replace(|_| true, (0..=MAX_REJECTIONS).map(|number| rejection(&number.to_string(), "Invalid")));
+        rejections.replace(
+            |_| true,
+            (0..=MAX_REJECTIONS).map(|number| rejection(&number.to_string(), "Invalid")),
+            MAX_REJECTIONS,
+        );
         assert_eq!(rejections.all().len(), MAX_REJECTIONS);
-        assert!(rejections.replace(|_| true, [rejection("0", "Forbidden")]), "a known one is replaced");
+        assert!(rejections.replace(|_| true, [rejection("0", "Forbidden")], MAX_REJECTIONS), "a known one is replaced");
     }
 
     #[test]
     fn a_childs_key_alone_changes_nothing() {
         let mut rejections = Rejections::default();
-        rejections.replace(|_| true, [rejection("a", "ChildExists")]);
+        rejections.replace(|_| true, [rejection("a", "ChildExists")], MAX_REJECTIONS);
         let renamed = Rejection { child: Some("other".into()), ..rejection("a", "ChildExists") };
-        assert!(!rejections.replace(|_| true, [renamed]));
+        assert!(!rejections.replace(|_| true, [renamed], MAX_REJECTIONS));
         assert_eq!(rejections.all()[0].child.as_deref(), Some("a"));
     }
 
@@ -169,11 +184,14 @@ mod tests {
     fn an_object_and_each_subresource_of_it_have_their_own_and_messages_are_cut() {
         let mut rejections = Rejections::default();
         let of_scale = Rejection { subresource: Some("scale".into()), ..rejection("a", "NotFound") };
-        rejections.replace(|_| true, [rejection("a", "Invalid"), of_scale]);
+        rejections.replace(|_| true, [rejection("a", "Invalid"), of_scale], MAX_REJECTIONS);
         assert_eq!(rejections.all().len(), 2);
         let long = Rejection { message: "\u{e4}".repeat(512).into(), ..rejection("a", "Invalid") };
-        assert!(rejections.replace(|_| true, [long.clone()]) && !rejections.replace(|_| true, [long]));
+        assert!(
+            rejections.replace(|_| true, [long.clone()], MAX_REJECTIONS)
+                && !rejections.replace(|_| true, [long], MAX_REJECTIONS)
+        );
         assert_eq!(*rejections.all()[0].message, *format!("{}…", "\u{e4}".repeat(254)), "512 bytes at most");
-        assert!((512..1_024).contains(&rejections.bytes()));
+        assert!((1_024..2_048).contains(&rejections.bytes()), "{} bytes", rejections.bytes());
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::heap::HeapBytes;
 use crate::object::{Label, is_object_name, label};
 
 #[cfg(test)]
@@ -79,13 +80,7 @@ impl Selector {
 
     /// Bytes in memory, without the struct itself.
     pub fn bytes(&self) -> usize {
-        let of_values =
-            |values: &Vec<String>| size_of_val(&**values) + values.iter().map(String::capacity).sum::<usize>();
-        let of_term = |term: &Term| match &term.operator {
-            Operator::In(values) | Operator::NotIn(values) => term.key.capacity() + of_values(values),
-            Operator::Exists | Operator::Absent => term.key.capacity(),
-        };
-        size_of_val(&*self.terms) + self.terms.iter().map(of_term).sum::<usize>()
+        self.terms.heap_bytes()
     }
 
     /// Whether labels, which must be sorted by key, match every term.
@@ -107,6 +102,16 @@ impl Selector {
             Operator::In(values) if values.len() == 1 => Some((term.key.as_str(), values[0].as_str())),
             _ => None,
         })
+    }
+}
+
+impl HeapBytes for Term {
+    fn heap_bytes(&self) -> usize {
+        let of_values = match &self.operator {
+            Operator::In(values) | Operator::NotIn(values) => values.heap_bytes(),
+            Operator::Exists | Operator::Absent => 0,
+        };
+        self.key.heap_bytes() + of_values
     }
 }
 

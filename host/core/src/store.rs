@@ -511,6 +511,12 @@ impl Snapshot {
         self.answers.keep(query, self.state(&query.kind), answer);
     }
 
+    /// Bytes of all answers.
+    #[cfg(test)]
+    pub(crate) fn kept_answer_bytes(&self) -> usize {
+        self.answers.bytes()
+    }
+
     fn state(&self, kind: &Kind) -> State {
         self.table(kind).map_or_else(State::default, |table| (table.changes, table.completed_indexes))
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::contract::{PatchKind, Propagation};
 use crate::digest::Digest;
 use crate::generated::Draws;
+use crate::heap::HeapBytes;
 use crate::object::{ObjectRef, ResourceVersion};
 use crate::permission::Permission;
 use crate::service_account::ServiceAccount;
@@ -220,6 +221,18 @@ impl WriteOp {
             Self::Apply { target, only_if: Precondition::None, .. } => !is_shown(target),
             _ => false,
         }
+    }
+
+    /// Bytes in memory; those of its text may be shared.
+    pub fn bytes(&self) -> usize {
+        let text = match self {
+            Self::Create { body, .. }
+            | Self::Apply { body, .. }
+            | Self::Patch { body, .. }
+            | Self::PatchStatus { body, .. } => body.heap_bytes(),
+            Self::Delete { .. } | Self::Evict { .. } => 0,
+        };
+        size_of::<Self>() + self.target().heap_bytes() + text
     }
 
     /// The API verb as in audit logs and RBAC, except "evict", which is a create there.

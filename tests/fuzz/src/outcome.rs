@@ -71,7 +71,7 @@ impl Remembered {
 
 fn check_bounds(case: &Case, prepared: &Prepared) {
     let children = prepared.children.as_deref().unwrap_or_default();
-    assert!(children.len() <= MAX_CHILDREN && prepared.status_bytes <= MAX_STATUS_BYTES);
+    assert!(children.len() <= MAX_CHILDREN && prepared.status.as_deref().map_or(0, str::len) <= MAX_STATUS_BYTES);
     assert!(prepared.conditions.len() <= MAX_CONDITIONS && prepared.events.len() <= MAX_EVENTS);
     let targets: BTreeSet<_> = children.iter().map(|child| &child.target).collect();
     assert_eq!(targets.len(), children.len(), "each child has an object of its own");

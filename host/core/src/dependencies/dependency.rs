@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::budget::Budget;
+use crate::heap::{HeapBytes, shared};
 use crate::object::owner::Owner;
 use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::projection::Projection;
@@ -14,8 +15,14 @@ use crate::store::{Change, Snapshot};
 /// The hash of a result that was too large to finish. It never holds.
 pub(crate) const UNFINISHED: u64 = 0;
 const ABSENT: u64 = 1;
-/// The two reference counts of an `Arc`.
-const COUNTERS_BYTES: usize = 2 * size_of::<usize>();
+/// An entry of a set, which has no spare capacity.
+const ENTRY_BYTES: usize = size_of::<(Arc<SharedDependency>, u64)>();
+/// What the dependency index keeps for one key of one dependency: an entry in a list that has grown twofold, its place in a hash
+/// table that is less than half full, and its posting in a tree of half-full nodes. For a dependency of several keys it is the
+/// key in the dependency's own tree.
+const POSTING_BYTES: usize = 192;
+/// The same for a label's key that dependencies select by, beside its text.
+const LABEL_BYTES: usize = 80;
 
 /// One dependency.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -69,22 +76,44 @@ impl Dependency {
         }
     }
 
-    /// Its bytes in memory, with its hash. The kinds of objects are shared with the plugin's manifest, or with its states.
-    pub(super) fn bytes(&self) -> usize {
-        let of_text = |text: &str| text.len() + COUNTERS_BYTES;
+    /// The fields that were read.
+    fn fields(&self) -> Option<&Projection> {
+        match self {
+            Self::Get { fields, .. } | Self::Owned { fields, .. } => Some(fields),
+            Self::List(query) | Self::Keys(query) | Self::Count(query) => Some(&query.fields),
+            Self::Now | Self::Config | Self::Rejected | Self::Replies | Self::Kind(_) => None,
+        }
+    }
+
+    /// Its bytes in memory after another of its set, which may have the same fields.
+    pub(super) fn bytes_after(&self, before: Option<&Self>) -> usize {
+        let fields =
+            self.fields().filter(|fields| !before.and_then(Self::fields).is_some_and(|it| it.is_shared(fields)));
+        self.bytes() + fields.map_or(0, Projection::bytes)
+    }
+
+    /// Its bytes in memory without its fields, with its place in a set and in the dependency index. The kinds of objects are
+    /// shared with the plugin's manifest, or with its states; scopes with the controller.
+    fn bytes(&self) -> usize {
         let below = match self {
-            // Scopes are shared with the controller.
-            Self::Get { target, fields, .. } => {
-                of_text(&target.name.namespace) + of_text(&target.name.name) + fields.bytes()
-            }
-            Self::Owned { owner, fields, .. } => {
-                of_text(&owner.uid) + owner.namespace.as_deref().map_or(0, of_text) + fields.bytes()
-            }
+            Self::Get { target, .. } => target.heap_bytes(),
+            Self::Owned { owner, .. } => owner.uid.heap_bytes() + owner.namespace.heap_bytes(),
             Self::List(query) | Self::Keys(query) | Self::Count(query) => query.bytes(),
-            Self::Kind(kind) => of_text(&kind.api_version) + of_text(&kind.kind),
+            Self::Kind(kind) => kind.api_version.heap_bytes() + kind.kind.heap_bytes(),
             Self::Now | Self::Config | Self::Rejected | Self::Replies => 0,
         };
-        size_of::<(SharedDependency, u64)>() + below
+        let in_index = if self.kind().is_some() { POSTING_BYTES } else { 0 };
+        shared(size_of::<SharedDependency>()) + ENTRY_BYTES + below + in_index + self.label_bytes()
+    }
+
+    /// Bytes of the label by which the dependency index finds it.
+    fn label_bytes(&self) -> usize {
+        let query = match self {
+            Self::List(query) | Self::Keys(query) | Self::Count(query) => Some(query),
+            _ => None,
+        };
+        let label = query.and_then(|query| query.selector.required().next());
+        label.map_or(0, |(key, _)| LABEL_BYTES + shared(key.len()))
     }
 
     /// The hash of its result in a snapshot; None when it is not about objects, or when the budget is overdrawn.

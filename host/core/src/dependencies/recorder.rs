@@ -39,7 +39,8 @@ impl Recorder {
         if self.knows(&dependency) {
             return;
         }
-        let bytes = self.bytes + dependency.bytes();
+        let before = self.reads.entries.last().map(|(shared, _)| shared.dependency());
+        let bytes = self.bytes + dependency.bytes_after(before);
         let is_about_objects = dependency.kind().is_some();
         if is_about_objects && (self.reads.entries.len() >= MAX_DEPENDENCIES || bytes > MAX_DEPENDENCY_BYTES) {
             self.reads.collapse();
@@ -85,9 +86,7 @@ impl Recorder {
 
     /// The finished set.
     pub(crate) fn finish(mut self) -> Dependencies {
-        // A set is kept for every object, so it has no spare capacity.
-        self.reads.entries.shrink_to_fit();
-        self.reads.kinds.shrink_to_fit();
+        self.reads.shrink();
         self.reads
     }
 }

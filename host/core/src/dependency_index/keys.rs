@@ -1,10 +1,10 @@
-//! The keys of one dependency.
+//! The keys of one dependency, or those that one object blocks.
 
 use std::collections::BTreeSet;
 
 use crate::workqueue::Key;
 
-/// The keys of one dependency. Most dependencies have a single key, which needs no allocation.
+/// Some keys. Most dependencies have a single one, which needs no allocation.
 #[derive(Debug)]
 pub(super) enum Keys {
     One(Key),
@@ -18,6 +18,13 @@ impl Keys {
             Self::Many(keys) => (None, Some(keys)),
         };
         one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(keys) => keys.len(),
+        }
     }
 
     /// Whether the key is new.

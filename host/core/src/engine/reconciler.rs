@@ -29,6 +29,7 @@ mod finalizers;
 mod kept_calls;
 mod key;
 mod keys;
+mod ledger;
 mod live_reads;
 mod plugin_counts;
 mod rejections;
@@ -49,11 +50,12 @@ use exchanges::Exchanges;
 use faults::PluginFaults;
 use key::CallInFlight;
 use keys::Keys;
+use ledger::Ledger;
 use live_reads::LiveRead;
 use plugin_counts::PluginCounts;
 use shedding::Shed;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reconciler {
     /// Where plugins write with a grant alone.
     reserved: Reserved,
@@ -65,8 +67,8 @@ pub(super) struct Reconciler {
     by_primary: Map<Kind, Arc<[ControllerId]>>,
     keys: Keys,
     index: DependencyIndex,
-    /// Bytes of the reads and outcomes of last calls, by share.
-    kept_bytes: PluginCounts,
+    /// Bytes of what is kept of keys.
+    kept_bytes: Ledger,
     /// Objects that outcomes want, by plugin.
     wanted_objects: PluginCounts,
     queue: WorkQueue,
@@ -86,6 +88,8 @@ pub(super) struct Reconciler {
     calling: PluginCounts,
     /// Keys that are being written, by share.
     writing: PluginCounts,
+    /// Bytes of the plans of these keys.
+    writing_bytes: Ledger,
     /// Keys that wait for the cache to show one of their writes, by the object that was written.
     waiting: BTreeMap<ObjectRef, BTreeSet<Key>>,
     live_reads: BTreeMap<LiveTarget, LiveRead>,
@@ -103,7 +107,31 @@ pub(super) struct Reconciler {
 
 impl Reconciler {
     pub fn new(reserved: Reserved, call_slots: usize, http_requests_per_minute: u32) -> Self {
-        Self { reserved, call_slots, exchanges: Exchanges::new(http_requests_per_minute), ..Self::default() }
+        Self {
+            reserved,
+            call_slots,
+            controllers: BTreeMap::new(),
+            last_controller: 0,
+            by_primary: Map::default(),
+            keys: Keys::default(),
+            index: DependencyIndex::default(),
+            kept_bytes: Ledger::new(kept_calls::BOUNDS),
+            wanted_objects: PluginCounts::default(),
+            queue: WorkQueue::default(),
+            calls: BTreeMap::new(),
+            last_call: 0,
+            slots_free_ms: None,
+            calling: PluginCounts::default(),
+            writing: PluginCounts::default(),
+            writing_bytes: Ledger::new(writes::BOUNDS),
+            waiting: BTreeMap::new(),
+            live_reads: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            exchanges: Exchanges::new(http_requests_per_minute),
+            dynamic_kinds: DynamicKinds::default(),
+            throttled: BTreeMap::new(),
+            suspended: BTreeSet::new(),
+        }
     }
 
     pub fn take(&mut self, message: ToReconciler, cx: &mut Context<'_>) {

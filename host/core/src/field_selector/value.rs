@@ -1,5 +1,7 @@
 //! The values that field selectors compare.
 
+use crate::heap::HeapBytes;
+
 /// The value of a field.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum FieldValue {
@@ -11,10 +13,9 @@ pub enum FieldValue {
     Boolean(bool),
 }
 
-impl FieldValue {
-    /// Bytes in memory.
-    pub fn bytes(&self) -> usize {
-        size_of::<Self>() + if let Self::Text(text) = self { text.len() } else { 0 }
+impl HeapBytes for FieldValue {
+    fn heap_bytes(&self) -> usize {
+        if let Self::Text(text) = self { text.heap_bytes() } else { 0 }
     }
 }
 

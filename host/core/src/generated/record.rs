@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::wanted::{AUTHORITY, CERTIFICATE, Recipe, Wanted};
 use crate::certificates::BACKDATED_MS;
+use crate::heap::HeapBytes;
 use crate::time;
 use crate::tree_bytes::tree_bytes;
 use crate::well_known::GENERATED_ANNOTATION;
@@ -46,6 +47,19 @@ impl Entry {
     }
 }
 
+impl HeapBytes for Record {
+    fn heap_bytes(&self) -> usize {
+        self.0.heap_bytes()
+    }
+}
+
+impl HeapBytes for Entry {
+    fn heap_bytes(&self) -> usize {
+        let Self { recipe, rotation, drawn_at, renew_at, is_there: _ } = self;
+        recipe.heap_bytes() + rotation.heap_bytes() + drawn_at.heap_bytes() + renew_at.heap_bytes()
+    }
+}
+
 impl Record {
     /// That of an object with its values. One that cannot be read is empty.
     pub fn of(object: &Value) -> Self {
@@ -71,12 +85,6 @@ impl Record {
     /// When the first of its values is due, in Unix milliseconds.
     pub fn renew_at_ms(&self) -> Option<u64> {
         self.0.values().filter_map(Entry::renew_at_ms).min()
-    }
-
-    /// Approximate bytes in memory.
-    pub fn bytes(&self) -> usize {
-        let texts = |entry: &Entry| entry.recipe.len() + entry.rotation.len() + 2 * entry.drawn_at.len();
-        self.0.iter().map(|(key, entry)| size_of_val(key) + key.len() + size_of_val(entry) + texts(entry)).sum()
     }
 
     /// Whether the value was made for the same rotation.

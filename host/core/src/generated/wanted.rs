@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::certificates::renew_at_ms;
 use crate::digest::{content_hash, fingerprint};
+use crate::heap::HeapBytes;
 
 /// The keys of a certificate, as in a Secret of type kubernetes.io/tls.
 pub const CERTIFICATE: &str = "tls.crt";
@@ -46,15 +47,6 @@ impl Wanted {
         public.iter().copied().chain([&*self.key])
     }
 
-    /// Bytes in memory.
-    pub fn bytes(&self) -> usize {
-        let names = match &self.recipe {
-            Recipe::Tls { names, .. } => names.iter().map(|name| size_of_val(name) + name.len()).sum(),
-            Recipe::Alphanumeric(_) | Recipe::Bytes(_) => 0,
-        };
-        size_of::<Self>() + self.key.len() + self.rotation.len() + names
-    }
-
     /// When the value is due if it is made now; None: never.
     pub(super) fn due_ms(&self, now_unix_ms: u64) -> Option<u64> {
         let Recipe::Tls { lifetime_seconds, .. } = &self.recipe else { return None };
@@ -71,6 +63,16 @@ impl Wanted {
                 format!("tls-{lifetime_seconds}s-{}", content_hash(&names))
             }
         }
+    }
+}
+
+impl HeapBytes for Wanted {
+    fn heap_bytes(&self) -> usize {
+        let names = match &self.recipe {
+            Recipe::Tls { names, .. } => names.heap_bytes(),
+            Recipe::Alphanumeric(_) | Recipe::Bytes(_) => 0,
+        };
+        self.key.heap_bytes() + self.rotation.heap_bytes() + names
     }
 }
 

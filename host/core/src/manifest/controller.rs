@@ -103,6 +103,12 @@ impl ControllerSpec {
         of_kind.into_iter().any(|(_, scope)| scope.has_namespace(namespace))
     }
 
+    /// The declared kind that equals this one: what is kept of a guest's texts shares the manifest's.
+    pub(crate) fn declared_kind(&self, kind: &Kind) -> Option<&Kind> {
+        let written = self.writes.iter().map(|rule| &rule.kind);
+        self.declared().map(|(declared, _)| declared).chain(written).find(|declared| *declared == kind)
+    }
+
     /// The declarations, which may name a kind twice.
     fn declared(&self) -> impl Iterator<Item = (&Kind, &Scope)> {
         let owned = self.owns.iter().map(|owned| (&owned.kind, &owned.scope));

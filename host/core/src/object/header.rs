@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::identity::Label;
 use super::interner::Interner;
+use crate::heap::HeapBytes;
 use crate::well_known::{
     CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, GENERATED_ANNOTATION, MANAGER_PREFIX, OWNER_ANNOTATION,
 };
@@ -27,6 +28,12 @@ pub struct OwnFields {
     pub subresource: Box<str>,
     /// The fieldsV1 JSON text.
     pub fields: Box<str>,
+}
+
+impl HeapBytes for OwnFields {
+    fn heap_bytes(&self) -> usize {
+        self.manager.heap_bytes() + self.subresource.heap_bytes() + self.fields.heap_bytes()
+    }
 }
 
 #[derive(Deserialize)]

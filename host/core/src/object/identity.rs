@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::heap::HeapBytes;
+
 /// An apiVersion and a kind, as in an object's JSON.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind {
@@ -121,6 +123,19 @@ pub struct ObjectRef {
     pub kind: Kind,
     /// Namespace and name.
     pub name: Name,
+}
+
+impl HeapBytes for Name {
+    fn heap_bytes(&self) -> usize {
+        self.namespace.heap_bytes() + self.name.heap_bytes()
+    }
+}
+
+impl HeapBytes for ObjectRef {
+    /// Without the kind, whose text is a manifest's or the interner's.
+    fn heap_bytes(&self) -> usize {
+        self.name.heap_bytes()
+    }
 }
 
 impl fmt::Display for ObjectRef {

@@ -26,7 +26,10 @@ impl Projection {
 
     /// A hash of what [`Self::project`] returns; for whole objects, [`Object::content_hash`]. Never 0.
     pub fn projected_hash(&self, object: &Object) -> u64 {
-        if self.is_whole() { object.content_hash() } else { self.memoized(object).1 }
+        if self.is_whole() {
+            return object.content_hash();
+        }
+        object.projections.hash_of(self).unwrap_or_else(|| self.memoized(object).1)
     }
 
     /// [`Self::projected_hash`] within a budget; None when the budget is used up. A remembered result costs nothing,
@@ -35,7 +38,7 @@ impl Projection {
         if self.is_whole() {
             return Some(object.content_hash());
         }
-        if let Some((_, hash)) = object.projections.get(self) {
+        if let Some(hash) = object.projections.hash_of(self) {
             return Some(hash);
         }
         budget.spend(object.text_units()).then(|| self.memoized(object).1)

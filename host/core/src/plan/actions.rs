@@ -140,6 +140,7 @@ fn prepare_one(spec: &ControllerSpec, action: &contract::Action) -> Result<Prepa
     if let Action::Patch { patch_kind, body, subresource } = &action {
         check_patch(spec, &target, *patch_kind, &body.text, subresource.as_deref())?;
     }
+    let target = ObjectRef { kind: spec.declared_kind(kind).unwrap_or(kind).clone(), name: target.name };
     Ok(PreparedAction { target, action, is_reserved: false, spares_sources: false })
 }
 

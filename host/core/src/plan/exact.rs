@@ -36,18 +36,17 @@ fn parse_paths(paths: &[Arc<str>], is_applied: bool) -> Result<Exact, String> {
     if paths.len() > MAX_PATHS {
         return Err(format!("exact: there are {} paths, the most is {MAX_PATHS}", paths.len()));
     }
-    let parse_one = |text: &Arc<str>| {
+    for text in paths {
         let members = path::parse(text).map_err(|error| error.to_string())?;
         if members.len() > MAX_MEMBERS {
             return Err(format!("exact: a path has {} members, the most is {MAX_MEMBERS}", members.len()));
         }
-        match members.first().filter(|first| SHARED.contains(&first.as_str())) {
-            Some(first) => Err(format!("{text}: others have members of {first} too")),
-            None => Ok(members),
+        if let Some(first) = members.first().filter(|first| SHARED.contains(&first.as_str())) {
+            return Err(format!("{text}: others have members of {first} too"));
         }
-    };
+    }
     let texts: Vec<&str> = paths.iter().map(|text| &**text).collect();
-    Ok(Exact { paths: paths.iter().map(parse_one).collect::<Result<_, _>>()?, fingerprint: fingerprint(&texts) })
+    Ok(Exact { paths: paths.into(), fingerprint: fingerprint(&texts) })
 }
 
 /// The patch that removes the members that are not wanted. None when there are none, or when the API server kept them
@@ -117,10 +116,11 @@ fn patch(child: &PreparedChild, body: &Body, live: &Object) -> Option<String> {
     let wanted: Value = serde_json::from_str(&body.text).ok()?;
     let mut patch = Value::Null;
     for path in child.exact.paths.iter() {
-        let Some(Value::Object(found)) = at(&live, path) else { continue };
-        let wanted = at(&wanted, path);
+        let path = path::parse(path).expect("prepare has parsed this path");
+        let Some(Value::Object(found)) = at(&live, &path) else { continue };
+        let wanted = at(&wanted, &path);
         let is_generated =
-            |name: &str| *path == ["data"] && child.generated.iter().any(|own| own.keys().any(|key| key == name));
+            |name: &str| path == ["data"] && child.generated.iter().any(|own| own.keys().any(|key| key == name));
         let is_wanted = |name: &str| wanted.is_some_and(|wanted| wanted.get(name).is_some()) || is_generated(name);
         for name in found.keys().filter(|name| !is_wanted(name)) {
             let place = path.iter().fold(&mut patch, |place, member| &mut place[member.as_str()]);

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::fault::{bad, shown};
 use super::prepared::{Body, Prepared, PreparedChild};
@@ -21,6 +21,9 @@ use crate::text::{CONDITION, EVENT_NOTE};
 
 /// The longest key: as long as a name, because keys are often names of nodes.
 const MAX_KEY_BYTES: usize = 253;
+/// Bytes of a checked outcome in memory: six times what a guest may return. A child has its text twice, once with what the host
+/// adds, and five thousand of them take 14 MiB. Each call and each plan under way may have as many.
+const MAX_OUTCOME_BYTES: usize = 24 << 20;
 /// The fields of a child that is kept as it is.
 const IDENTITY: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
@@ -56,20 +59,29 @@ pub fn prepare(
     let children =
         outcome.children.as_ref().map(|children| prepare_children(spec, primary, children, before)).transpose()?;
     let actions = actions::prepare(spec, &outcome.actions, children.as_deref())?;
-    Ok(Prepared {
+    outcome.status.as_deref().map_or(Ok(()), check_status)?;
+    let mut prepared = Prepared {
         children,
         actions,
         finalized: outcome.finalized,
-        status_bytes: outcome.status.as_deref().map_or(0, str::len),
-        status: outcome.status.as_deref().map(prepare_status).transpose()?,
+        status: outcome.status.clone(),
         conditions: prepare_conditions(&outcome.conditions)?,
         events: prepare_events(spec, &outcome.events)?,
         requeue_after_ms: outcome.requeue_after_ms.map(|ms| u64::from(ms).clamp(MIN_REQUEUE_MS, MAX_REQUEUE_MS)),
         requests: requests::prepare(spec, primary, &outcome.requests)?,
-    })
+        bytes: 0,
+    };
+    prepared.bytes = prepared.count_bytes();
+    if prepared.bytes > MAX_OUTCOME_BYTES {
+        return bad(format!(
+            "it takes {} bytes of the host's memory, the most is {MAX_OUTCOME_BYTES}: want fewer children, or fewer generated values",
+            prepared.bytes
+        ));
+    }
+    Ok(prepared)
 }
 
-fn prepare_status(text: &str) -> Result<Map<String, Value>, GuestFault> {
+fn check_status(text: &str) -> Result<(), GuestFault> {
     if text.len() > MAX_STATUS_BYTES {
         return bad(format!("status: it has {} bytes, the most is {MAX_STATUS_BYTES}", text.len()));
     }
@@ -80,7 +92,7 @@ fn prepare_status(text: &str) -> Result<Map<String, Value>, GuestFault> {
         Ok(Value::Object(fields)) if fields.contains_key("conditions") => {
             bad("status.conditions: return conditions in the outcome's own list, the host merges and stamps them")
         }
-        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(Value::Object(_)) => Ok(()),
         Ok(other) => bad(format!("status: expected a JSON object, found {}", shown(&other.to_string()))),
         Err(error) => bad(format!("status: it is not JSON: {error}")),
     }
@@ -284,7 +296,7 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
         return at("apiVersion and kind are missing".to_owned());
     };
     let kind = Kind::new(api_version, kind);
-    let Some(&OwnedKind { update, replace, tracked, ref scope, .. }) = spec.owned(&kind) else {
+    let Some(&OwnedKind { kind: ref declared, update, replace, tracked, ref scope, .. }) = spec.owned(&kind) else {
         return at(format!("{kind} is not among the kinds that the manifest declares under owns"));
     };
     if let Err(why) = metadata::check(&object["metadata"]) {
@@ -312,7 +324,7 @@ fn parse_child(spec: &ControllerSpec, primary: &Object, child: &Child) -> Result
         return at(format!("{kind} would be in the namespace {namespace:?}, and is owned {scope} alone"));
     }
     Ok(Parsed {
-        kind,
+        kind: declared.clone(),
         update,
         replace,
         tracked,

@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use crate::contract::{Condition, GuestEvent, Handling, PatchKind, Propagation};
 use crate::generated::{Wanted, fingerprint_of};
+use crate::heap::{HeapBytes, allocation, shared};
 use crate::http::OutgoingRequest;
 use crate::manifest::{Replace, Update};
 use crate::object::{Object, ObjectRef};
@@ -18,10 +17,8 @@ pub struct Prepared {
     pub children: Option<Vec<PreparedChild>>,
     /// Writes to objects that are not children.
     pub actions: Vec<PreparedAction>,
-    /// The guest's status fields.
-    pub status: Option<Map<String, Value>>,
-    /// The bytes of their text.
-    pub status_bytes: usize,
+    /// The guest's status fields as JSON text: a tree of them may have a hundred times its bytes.
+    pub status: Option<Arc<str>>,
     /// The guest's conditions.
     pub conditions: Vec<Condition>,
     /// The guest's events.
@@ -32,6 +29,8 @@ pub struct Prepared {
     pub finalized: bool,
     /// HTTP requests; shared with the exchanges and their effects.
     pub requests: Vec<Arc<OutgoingRequest>>,
+    /// [`Self::bytes`], which the worker counts and not the event loop.
+    pub(super) bytes: usize,
 }
 
 impl Prepared {
@@ -54,12 +53,12 @@ impl Prepared {
             children: None,
             actions: Vec::new(),
             status: None,
-            status_bytes: 0,
             conditions: Vec::new(),
             events: Vec::new(),
             requeue_after_ms: None,
             finalized: true,
             requests: Vec::new(),
+            bytes: 0,
         }
     }
 
@@ -74,22 +73,55 @@ impl Prepared {
         self.children.iter().flatten().filter(|child| child.tracked).map(|child| &child.target)
     }
 
-    /// Approximate bytes in memory; text that several children share counts for each.
+    /// Bytes in memory, as the allocator counts them.
     pub fn bytes(&self) -> usize {
-        let texts = |child: &PreparedChild| child.object.len() + child.body.as_ref().map_or(0, |body| body.text.len());
-        let generated = |child: &PreparedChild| child.generated.iter().map(Wanted::bytes).sum::<usize>();
-        let own = |child: &PreparedChild| size_of_val(child) + child.key.len() + child.exact.bytes() + generated(child);
-        let children = self.children.iter().flatten().map(|child| own(child) + texts(child));
-        let action = |action: &PreparedAction| match &action.action {
-            Action::Apply { body, .. } | Action::Patch { body, .. } => body.text.len(),
-            Action::Delete(_) | Action::Evict => 0,
+        self.bytes
+    }
+
+    /// The same, counted. Children with the same text are side by side mostly, and share it.
+    pub(super) fn count_bytes(&self) -> usize {
+        let children = self.children.iter().flatten();
+        let before = [None].into_iter().chain(children.clone().map(Some));
+        let is_shared = |(child, before): &(&PreparedChild, Option<&PreparedChild>)| {
+            before.is_some_and(|before| Arc::ptr_eq(&before.object, &child.object))
         };
-        let actions = self.actions.iter().map(|each| size_of_val(each) + action(each));
-        let conditions = self.conditions.iter().map(|each| size_of_val(each) + each.message.len());
-        let events = self.events.iter().map(|each| size_of_val(each) + each.message.len());
-        let requests = self.requests.iter().map(|request| request.bytes());
-        let lists = children.chain(actions).chain(conditions).chain(events).chain(requests);
-        size_of_val(self) + self.status_bytes + lists.sum::<usize>()
+        let texts = children.clone().zip(before).filter(|pair| !is_shared(pair));
+        let texts = texts.map(|(child, _)| child.object.heap_bytes() + child.hash.heap_bytes());
+        let of_list =
+            self.children.as_ref().map_or(0, |children| allocation(children.capacity() * size_of::<PreparedChild>()));
+        shared(size_of::<Self>())
+            + of_list
+            + children.map(HeapBytes::heap_bytes).sum::<usize>()
+            + texts.sum::<usize>()
+            + self.actions.heap_bytes()
+            + self.status.heap_bytes()
+            + self.conditions.heap_bytes()
+            + self.events.heap_bytes()
+            + allocation(self.requests.capacity() * size_of::<Arc<OutgoingRequest>>())
+            + self.requests.iter().map(|request| request.bytes()).sum::<usize>()
+    }
+}
+
+impl HeapBytes for PreparedChild {
+    /// Without the guest's text and its hash, which several children may share.
+    fn heap_bytes(&self) -> usize {
+        let Self { target, key, body, exact, generated, .. } = self;
+        target.heap_bytes()
+            + key.heap_bytes()
+            + body.as_ref().map_or(0, |body| body.text.heap_bytes())
+            + exact.paths.heap_bytes()
+            + generated.heap_bytes()
+    }
+}
+
+impl HeapBytes for PreparedAction {
+    fn heap_bytes(&self) -> usize {
+        self.target.heap_bytes()
+            + match &self.action {
+                Action::Apply { body, .. } => body.text.heap_bytes(),
+                Action::Patch { body, subresource, .. } => body.text.heap_bytes() + subresource.heap_bytes(),
+                Action::Delete(_) | Action::Evict => 0,
+            }
     }
 }
 
@@ -142,17 +174,10 @@ pub struct PreparedChild {
 /// Maps that a child owns as a whole.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Exact {
-    /// The members of their paths.
-    pub paths: Arc<[Vec<String>]>,
+    /// Their paths as text: as members they have thirty times its bytes.
+    pub paths: Arc<[Arc<str>]>,
     /// The fingerprint of the paths.
     pub fingerprint: u128,
-}
-
-impl Exact {
-    fn bytes(&self) -> usize {
-        let members = self.paths.iter().flatten();
-        size_of_val(&*self.paths) + members.map(|member| size_of_val(member) + member.len()).sum::<usize>()
-    }
 }
 
 /// What a write sends. A key remembers it by its fingerprint, which the worker computes and not the event loop.

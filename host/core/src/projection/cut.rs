@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::heap::{HeapBytes, allocation};
+
 /// The members to keep, as a tree of names.
 #[derive(Default)]
 pub(super) struct Tree {
@@ -30,14 +32,15 @@ impl Tree {
         self.members[at].1.keep(rest);
     }
 
-    /// Bytes in memory, without the struct itself.
-    pub(super) fn bytes(&self) -> usize {
-        let below: usize = self.members.iter().map(|(name, tree)| name.capacity() + tree.bytes()).sum();
-        self.members.capacity() * size_of::<(String, Self)>() + below
-    }
-
     fn member(&self, name: &str) -> Option<&Self> {
         self.members.iter().find(|(other, _)| other == name).map(|(_, tree)| tree)
+    }
+}
+
+impl HeapBytes for Tree {
+    fn heap_bytes(&self) -> usize {
+        let below: usize = self.members.iter().map(|(name, tree)| name.heap_bytes() + tree.heap_bytes()).sum();
+        allocation(self.members.capacity() * size_of::<(String, Self)>()) + below
     }
 }
 

@@ -96,6 +96,27 @@ fn an_object_remembers_a_bounded_number_of_projections() {
 }
 
 #[test]
+fn p18_projections_of_an_object_have_no_more_text_than_the_object() {
+    let members: Vec<String> = (0..100).map(|member| format!(r#""m{member}":"{}""#, "v".repeat(1_000))).collect();
+    let pod = Sample::pod("a", "x").body(&format!(r#""spec":{{{}}}"#, members.join(","))).build();
+    let before = pod.bytes();
+    let projections: Vec<_> = (0..4).map(|number| parse(&["spec", &format!("status.f{number}")])).collect();
+    let texts: Vec<_> = projections.iter().map(|projection| projection.project(&pod)).collect();
+    assert!(pod.bytes() - before < pod.json().len() * 5 / 4 + 2_048, "{} bytes were {before}", pod.bytes());
+    // The last one is remembered, and of the others the hashes.
+    assert!(Arc::ptr_eq(&projections[3].project(&pod), &texts[3]));
+    for (projection, text) in projections.iter().zip(&texts) {
+        assert_eq!(
+            (projection.projected_hash(&pod), projection.project(&pod)),
+            (projections[0].projected_hash(&pod), Arc::clone(text))
+        );
+    }
+    let budget = crate::budget::Budget::new(0);
+    let hashes = projections.iter().map(|projection| projection.projected_hash_within(&pod, &budget));
+    assert!(hashes.into_iter().all(|hash| hash.is_some()), "a remembered hash costs nothing");
+}
+
+#[test]
 fn the_projected_hash_changes_only_with_the_kept_fields() {
     let phase = parse(&["status.phase"]);
     let pod = |version, phase: &str, ip: &str| {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Reconciler;
+use super::key::Run;
 use super::plugin_counts::PluginCounts;
 use super::shedding::is_confined;
 use crate::engine::context::Context;
@@ -54,7 +55,8 @@ impl Reconciler {
                 } else if !self.calling.has_room(share, self.call_slots) {
                     Some(ParkedFor::Calls)
                 } else {
-                    (!self.writing.has_room(share, MAX_KEYS_WRITING)).then_some(ParkedFor::Writes)
+                    let has_bytes = self.writing.of(share) == 0 || self.writing_bytes.fits(share, 0, 1);
+                    (!has_bytes || !self.writing.has_room(share, MAX_KEYS_WRITING)).then_some(ParkedFor::Writes)
                 }
             };
             let may_run = |id| match self.controllers.get(&id) {
@@ -93,9 +95,10 @@ impl Reconciler {
     }
 
     /// A key's run has ended or the key is dropped. Its controller must still exist.
-    pub(super) fn writing_ended(&mut self, key: &Key) {
+    pub(super) fn writing_ended(&mut self, key: &Key, run: &Run) {
         let Some(share) = self.controllers.get(&key.controller).map(|controller| &controller.share) else { return };
         self.writing.subtract(share, 1);
+        self.writing_bytes.subtract(share, run.began_bytes);
         unpark(&mut self.queue, &self.writing, MAX_KEYS_WRITING, share, ParkedFor::Writes);
     }
 }

@@ -8,11 +8,15 @@ use std::sync::Arc;
 
 use self::denials::Denials;
 use self::in_flight::{InFlight, Of};
-use self::kept::{Kept, no_room, response_without_room};
+pub(super) use self::kept::BOUNDS;
+use self::kept::{no_room, response_without_room};
+use super::ledger::Ledger;
 use super::plugin_counts::PluginCounts;
 use crate::backoff::request_delay_ms;
+use crate::heap::shared;
 use crate::http::{Failure, FailureClass, HttpId, OutgoingRequest, Replied, Reply, Response, Sent};
 use crate::map::Map;
+use crate::tenant::{share, share_name};
 use crate::time::Now;
 use crate::token_bucket::TokenBucket;
 use crate::workqueue::Key;
@@ -30,7 +34,7 @@ const MAX_RETRY_AFTER_MS: u64 = 3_600_000;
 /// Before a request that this host was not allowed to send is tried again: the claim may have been renewed.
 const NOT_SENT_DELAY_MS: u64 = 1_000;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Exchanges {
     per_minute: u32,
     of_key: BTreeMap<Key, Vec<Exchange>>,
@@ -51,8 +55,18 @@ pub(super) struct Exchanges {
     throttled: BTreeMap<Arc<str>, u64>,
     /// Those whose last result is that nobody has granted what they carry.
     denials: Denials,
-    kept: Kept,
+    /// By share.
+    kept: Ledger,
     next_due_ms: Option<u64>,
+}
+
+/// What a request takes beside its own bytes: an exchange in a list that has grown twofold, a place in a hash table that is less
+/// than half full, and places in trees of half-full nodes, with the list's own.
+const EXCHANGE_BYTES: usize = 2 * size_of::<Exchange>() + 512;
+
+/// What is kept for a request.
+fn of_request(request: &OutgoingRequest) -> usize {
+    request.bytes() + EXCHANGE_BYTES
 }
 
 /// One request of one key.
@@ -93,7 +107,7 @@ impl Exchange {
     /// Bytes that another reply takes the place of.
     fn freed_bytes(&self, is_temporary: bool) -> usize {
         let is_over = !is_temporary && !self.request.method.only_reads();
-        self.reply_bytes() + if is_over { self.request.body.len() } else { 0 }
+        self.reply_bytes() + if is_over { shared(self.request.body.len()) - shared(0) } else { 0 }
     }
 
     /// Whether the last reply is the same failure.
@@ -108,7 +122,22 @@ impl Exchange {
 
 impl Exchanges {
     pub fn new(per_minute: u32) -> Self {
-        Self { per_minute, ..Self::default() }
+        Self {
+            per_minute,
+            of_key: BTreeMap::new(),
+            keys: Map::default(),
+            last_id: 0,
+            last_reply: 0,
+            due: BTreeSet::new(),
+            parked: BTreeMap::new(),
+            freed: false,
+            in_flight: InFlight::default(),
+            held: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            throttled: BTreeMap::new(),
+            kept: Ledger::new(BOUNDS),
+            next_due_ms: None,
+        }
     }
 
     /// Drops the requests of a key that its outcome does not contain any more. One in flight is not interrupted; its
@@ -145,7 +174,7 @@ impl Exchanges {
                 held.remove(&dropped.id);
             }
             self.denials.end(&dropped.plugin, dropped.id);
-            self.kept.subtract(&dropped.plugin, dropped.request.bytes() + dropped.reply_bytes());
+            self.kept.subtract(&share_name(&dropped.plugin), of_request(&dropped.request) + dropped.reply_bytes());
         }
         if exchanges.is_empty() {
             self.of_key.remove(key);
@@ -157,8 +186,8 @@ impl Exchanges {
         let known = || self.of_key.get(key).into_iter().flatten();
         let is_new =
             |request: &&Arc<OutgoingRequest>| known().all(|known| known.request.fingerprint != request.fingerprint);
-        let bytes = wanted.iter().filter(is_new).map(|request| request.bytes()).sum();
-        (!self.kept.fits(plugin, bytes)).then(|| no_room("its HTTP requests"))
+        let bytes = wanted.iter().filter(is_new).map(|request| of_request(request)).sum();
+        (!self.kept.fits(&share_name(plugin), bytes, 1)).then(|| no_room("its HTTP requests"))
     }
 
     /// Adds the requests of an outcome that are new, due now. The others get their new times. Returns false if there is no
@@ -181,7 +210,9 @@ impl Exchanges {
                         self.due.extend(known.due_ms.map(|due_ms| (due_ms, known.id)));
                     }
                 }
-                None if self.kept.fits(plugin, request.bytes()) => self.add(plugin, key, request, now_ms),
+                None if self.kept.fits(&share_name(plugin), of_request(request), 1) => {
+                    self.add(plugin, key, request, now_ms)
+                }
                 None => all_fit = false,
             }
         }
@@ -191,7 +222,7 @@ impl Exchanges {
     fn add(&mut self, plugin: &Arc<str>, key: &Key, request: &Arc<OutgoingRequest>, now_ms: u64) {
         self.last_id += 1;
         let id = HttpId(self.last_id);
-        self.kept.add(plugin, request.bytes());
+        self.kept.add(&share(plugin), of_request(request));
         self.of_key.entry(key.clone()).or_default().push(Exchange {
             id,
             plugin: Arc::clone(plugin),
@@ -239,7 +270,11 @@ impl Exchanges {
             exchange.due_ms = None;
             exchange.is_busy = true;
             let plugin = Arc::clone(&exchange.plugin);
-            self.parked.entry(Arc::clone(&plugin)).or_default().push_back(id);
+            let parked = self.parked.entry(Arc::clone(&plugin)).or_default();
+            if parked.len() == parked.capacity() {
+                parked.retain(|id| self.keys.contains_key(id));
+            }
+            parked.push_back(id);
             plugins.insert(plugin);
         }
         plugins.extend(self.throttled.extract_if(.., |_, until_ms| *until_ms <= now_ms).map(|(plugin, _)| plugin));
@@ -318,7 +353,7 @@ impl Exchanges {
                 let (is_temporary, reply_of_it) = (response.is_temporary(), reply(Ok(response)));
                 let freed = self.exchange_mut(id)?.freed_bytes(is_temporary);
                 let bytes = reply_of_it.bytes();
-                if bytes <= freed || self.kept.fits(&plugin, bytes - freed) {
+                if bytes <= freed || self.kept.fits(&share_name(&plugin), bytes - freed, 1) {
                     (reply_of_it, is_temporary)
                 } else {
                     // There is room again when others have less.
@@ -418,22 +453,28 @@ impl Exchanges {
         let Some(exchange) = self.exchange_mut(id) else { return };
         let (before, after) = (exchange.reply_bytes(), reply.bytes());
         exchange.reply = Some((number, Arc::new(reply)));
-        self.kept.subtract(plugin, before);
-        self.kept.add(plugin, after);
+        self.kept.subtract(&share_name(plugin), before);
+        self.kept.add(&share(plugin), after);
     }
 
     /// A request that is not sent again needs its identity alone.
     fn drop_body(&mut self, id: HttpId, plugin: &Arc<str>) {
         let Some(exchange) = self.exchange_mut(id).filter(|exchange| exchange.is_over()) else { return };
-        let bytes = exchange.request.body.len();
-        let request = OutgoingRequest::clone(&exchange.request);
-        exchange.request = Arc::new(OutgoingRequest { body: Arc::default(), ..request });
-        self.kept.subtract(plugin, bytes);
+        let before = exchange.request.bytes();
+        exchange.request = Arc::new(exchange.request.without_body());
+        let after = exchange.request.bytes();
+        self.kept.subtract(&share_name(plugin), before - after);
     }
 
     fn exchange_mut(&mut self, id: HttpId) -> Option<&mut Exchange> {
         let key = self.keys.get(&id)?;
         self.of_key.get_mut(key)?.iter_mut().find(|exchange| exchange.id == id)
+    }
+
+    /// Bytes of all requests and replies.
+    #[cfg(test)]
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.total()
     }
 
     /// Forgets what concerns a plugin that was removed, after its keys.

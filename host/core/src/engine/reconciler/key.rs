@@ -10,10 +10,12 @@ use crate::breaker::Breaker;
 use crate::budget::Budget;
 use crate::component::Version;
 use crate::dependencies::Dependencies;
+use crate::dependency_index::CONFLICT_BYTES;
 use crate::digest::fingerprint;
 use crate::eviction::Blocked;
 use crate::expectation::Expectation;
 use crate::generated::fingerprint_of;
+use crate::heap::{HeapBytes, tree};
 use crate::http::OutgoingRequest;
 use crate::left_out::LeftOut;
 use crate::limits::WRITE_TIMEOUT_MS;
@@ -55,6 +57,8 @@ pub(super) struct KeyState {
     pub is_faulted: bool,
     /// Permissions that the API server denied it.
     pub denied: BTreeSet<Permission>,
+    /// What its share is charged for of what it keeps.
+    pub kept_bytes: usize,
 }
 
 /// One turn: from the work queue to the last write.
@@ -273,8 +277,6 @@ pub(super) struct LastCall {
     pub edition: u64,
     /// The objects for which the key has room: those of its last outcome that had it.
     pub objects: usize,
-    /// Bytes of what is remembered of rejected writes beside it.
-    pub rejected_bytes: usize,
     pub reads: Dependencies,
     pub outcome: CallOutcome,
 }
@@ -309,6 +311,8 @@ pub(super) struct Run {
     pub of: Option<(u64, Version)>,
     /// What is requested by HTTP when everything is written.
     pub requests: Vec<Arc<OutgoingRequest>>,
+    /// [`Self::bytes`] when it began.
+    pub began_bytes: usize,
 }
 
 /// One stage of a plan. The next begins when all of its writes have a response.
@@ -364,7 +368,17 @@ impl Run {
             children: BTreeMap::new(),
             of: None,
             requests: Vec::new(),
+            began_bytes: 0,
         }
+    }
+
+    /// Bytes of the texts that it writes: those of the outcome are shared with what is kept of it.
+    pub fn bytes(&self) -> usize {
+        let writes = self.stages.iter().flat_map(|stage| &stage.writes);
+        let written = self.children.iter().map(|(target, written)| target.heap_bytes() + written.key.heap_bytes());
+        writes.map(WriteOp::bytes).sum::<usize>()
+            + tree(self.children.len(), size_of::<(ObjectRef, Written)>())
+            + written.sum::<usize>()
     }
 
     /// Another leader may have written since it was planned: what is not sent yet is planned anew.
@@ -386,18 +400,49 @@ impl PlanMemory {
 }
 
 impl LastCall {
-    /// Bytes of its reads, its outcome and what was rejected.
+    /// Bytes of its reads and its outcome.
     pub fn bytes(&self) -> usize {
         let of_outcome = match &self.outcome {
             CallOutcome::Wants(prepared) => prepared.bytes(),
-            CallOutcome::Terminal(message) => message.len(),
-            CallOutcome::Absent | CallOutcome::Waits(_) => 0,
+            CallOutcome::Terminal(message) => message.heap_bytes(),
+            CallOutcome::Waits(kind) => kind.api_version.heap_bytes() + kind.kind.heap_bytes(),
+            CallOutcome::Absent => 0,
         };
-        self.reads.bytes() + of_outcome + self.rejected_bytes
+        self.reads.bytes() + of_outcome
+    }
+}
+
+impl HeapBytes for StalledReason {
+    fn heap_bytes(&self) -> usize {
+        self.reason.heap_bytes() + self.message.heap_bytes()
     }
 }
 
 impl KeyState {
+    /// Bytes of what it keeps, beside what every key takes.
+    pub fn count_bytes(&self) -> usize {
+        let PlanMemory { applied, exact, sent, blocked, replacements } = &self.memory;
+        let of_targets = |targets: &Applied| {
+            let names: usize = targets.keys().map(HeapBytes::heap_bytes).sum();
+            tree(targets.len(), size_of::<(ObjectRef, (u128, ResourceVersion))>()) + names
+        };
+        let of_sent = sent.keys().map(|(target, subresource)| target.heap_bytes() + subresource.heap_bytes());
+        self.last.as_ref().map_or(0, LastCall::bytes)
+            + of_targets(applied)
+            + of_targets(exact)
+            + tree(sent.len(), size_of::<((ObjectRef, Option<Arc<str>>), (u128, ResourceVersion))>())
+            + of_sent.sum::<usize>()
+            + blocked.heap_bytes()
+            + replacements.heap_bytes()
+            + self.expectations.pending.heap_bytes()
+            + self.unknown_writes.targets.heap_bytes()
+            + self.stalled.heap_bytes()
+            + self.name_conflicts.len() * CONFLICT_BYTES
+            + self.name_conflicts.heap_bytes()
+            + self.rejections.as_ref().map_or(0, |rejections| rejections.bytes())
+            + tree(self.denied.len(), size_of::<Permission>())
+    }
+
     /// Resets the state when another object has the name now: failures, breaker and conditions belong to the old one.
     /// State that the Reconciler has indexed by key stays until it is replaced. Returns true for another object and at the first
     /// turn.
@@ -407,9 +452,19 @@ impl KeyState {
             let before = std::mem::take(self);
             let replacements = if before.uid.is_empty() { before.memory.replacements } else { Replacements::default() };
             let memory = PlanMemory { replacements, ..PlanMemory::default() };
-            let Self { expectations, last, name_conflicts, is_faulted, denied, .. } = before;
+            let Self { expectations, last, name_conflicts, is_faulted, denied, kept_bytes, .. } = before;
             let uid = Arc::clone(uid);
-            *self = Self { uid, expectations, last, name_conflicts, is_faulted, denied, memory, ..Self::default() };
+            *self = Self {
+                uid,
+                expectations,
+                last,
+                name_conflicts,
+                is_faulted,
+                denied,
+                kept_bytes,
+                memory,
+                ..Self::default()
+            };
         }
         is_another
     }

@@ -1,4 +1,4 @@
-//! Counts by plugin with their total: calls in flight, keys being written, bytes of kept calls. They decide
+//! Counts by plugin with their total: calls in flight, keys being written, bytes of what is kept. They decide
 //! whether a plugin may have more (Q4). Each operation costs the same however many plugins there are.
 
 use std::sync::Arc;
@@ -56,6 +56,11 @@ impl PluginCounts {
 
     pub fn total(&self) -> usize {
         self.total
+    }
+
+    /// How many have any.
+    pub fn len(&self) -> usize {
+        self.of_plugin.len()
     }
 }
 

@@ -15,6 +15,11 @@ use crate::store::Snapshot;
 use crate::workqueue::Key;
 use crate::write::WriteOp;
 
+/// Objects that block one key, whose end wakes it. When the first thousand are gone, the next turn finds others.
+const MAX_CONFLICTS: usize = 1_000;
+/// Of these, and of rejections, where a share has no room left for what it keeps: a person sees the cause all the same.
+const FEW: usize = 4;
+
 /// What the view shows to be impossible: children whose names others have, and patches of what does not exist. No more
 /// than are remembered.
 pub(super) fn seen(children: &Diff, actions: &ActionDiff, owner: &Kind) -> Vec<Rejection> {
@@ -64,10 +69,6 @@ impl KeyState {
         self.rejections.as_ref().map_or_else(Arc::default, |rejections| Arc::clone(rejections.all()))
     }
 
-    pub fn rejected_bytes(&self) -> usize {
-        self.rejections.as_ref().map_or(0, |rejections| rejections.bytes())
-    }
-
     /// Before a call: forgets what was rejected for another edition of the object or version of the plugin, and what
     /// the view shows to be possible now.
     pub fn review_rejections(
@@ -79,21 +80,21 @@ impl KeyState {
     ) {
         let Some(rejections) = &mut self.rejections else { return };
         rejections.begin(primary.edition(), version);
-        rejections.replace(|known| still_holds(known, spec, primary, snapshot), None);
+        rejections.replace(|known| still_holds(known, spec, primary, snapshot), None, MAX_REJECTIONS);
         if rejections.all().is_empty() {
             self.rejections = None;
         }
     }
 
-    /// Remembers what is rejected of an outcome of this edition and version. Whether the guest should know: it read an
-    /// earlier state.
-    pub fn reject(&mut self, (edition, version): &(u64, Version), new: Vec<Rejection>) -> bool {
+    /// Remembers what is rejected of an outcome of this edition and version, `most` in all. Whether the guest should know: it
+    /// read an earlier state.
+    pub fn reject(&mut self, (edition, version): &(u64, Version), new: Vec<Rejection>, most: usize) -> bool {
         if new.is_empty() {
             return false;
         }
         let rejections = self.rejections.get_or_insert_default();
         rejections.begin(*edition, version);
-        rejections.replace(|_| true, new) && self.last.as_ref().is_some_and(|last| last.reads.has_rejected())
+        rejections.replace(|_| true, new, most) && self.last.as_ref().is_some_and(|last| last.reads.has_rejected())
     }
 
     /// Forgets the rejection of a write that has succeeded. Whether the guest should know.
@@ -101,7 +102,7 @@ impl KeyState {
         let Some(rejections) = &mut self.rejections else { return false };
         let subresource = op.permission().subresource;
         let is_other = |known: &Rejection| known.target != *op.target() || known.subresource != subresource;
-        let has_changed = rejections.replace(is_other, None);
+        let has_changed = rejections.replace(is_other, None, MAX_REJECTIONS);
         has_changed && self.last.as_ref().is_some_and(|last| last.reads.has_rejected())
     }
 
@@ -130,6 +131,7 @@ impl Reconciler {
     /// The API server refused a write of an outcome. The key's next turn, after its backoff, calls a guest that read
     /// what was rejected.
     pub(super) fn note_rejected(&mut self, key: &Key, op: &WriteOp, why: StalledReason) {
+        let most = self.most_rejections(key);
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
         let Some(run) = state.run_mut() else { return };
@@ -139,17 +141,25 @@ impl Reconciler {
             return; // The finalizer is the host's.
         };
         let child = run.children.get(target).map(|child| Arc::clone(&child.key));
-        state.reject(&of, vec![rejection(why, target, op.permission().subresource, child)]);
+        state.reject(&of, vec![rejection(why, target, op.permission().subresource, child)], most);
         let of_plan = state.name_conflicts.clone();
         self.index_conflicts(key, of_plan);
     }
 
+    /// How many rejections of a key are remembered.
+    pub(super) fn most_rejections(&self, key: &Key) -> usize {
+        if self.has_kept_room(key) { MAX_REJECTIONS } else { FEW }
+    }
+
     /// Indexes the objects that block a key, so that their end wakes it.
     pub(super) fn index_conflicts(&mut self, key: &Key, of_plan: Vec<ObjectRef>) {
+        let most = if self.has_kept_room(key) { MAX_CONFLICTS } else { FEW };
         let Some(state) = self.keys.get_mut(key) else { return };
         let mut conflicts: Vec<ObjectRef> = of_plan.into_iter().chain(state.conflicts().cloned()).collect();
         conflicts.sort();
         conflicts.dedup();
+        conflicts.truncate(most);
+        conflicts.shrink_to_fit();
         if conflicts != state.name_conflicts {
             self.index.replace_conflicts(key, &state.name_conflicts, &conflicts);
             state.name_conflicts = conflicts;

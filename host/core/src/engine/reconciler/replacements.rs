@@ -2,9 +2,13 @@
 //! creates that the cache may not show, its own of unknown result and those that another host may have left. `plan` decides
 //! from it which children are created, and under which names.
 
+use std::sync::Arc;
+
 use super::Reconciler;
 use crate::engine::context::Context;
+use crate::heap::{HeapBytes, tree};
 use crate::limits::WRITE_TIMEOUT_MS;
+use crate::object::Kind;
 use crate::plan::{self, Creates, UnknownCreate, UnknownCreates};
 use crate::workqueue::Key;
 use crate::write::WriteOp;
@@ -61,6 +65,15 @@ impl Replacements {
             let create = UnknownCreate { until_ms: now_ms + UNSEEN_MS, target: target.clone() };
             self.unknown.insert((target.kind, target.name.namespace, child), create);
         }
+    }
+}
+
+impl HeapBytes for Replacements {
+    fn heap_bytes(&self) -> usize {
+        let creates = self.unknown.iter().map(|((_, namespace, key), create)| {
+            namespace.heap_bytes() + key.heap_bytes() + create.target.heap_bytes()
+        });
+        tree(self.unknown.len(), size_of::<((Kind, Arc<str>, Arc<str>), UnknownCreate)>()) + creates.sum::<usize>()
     }
 }
 

@@ -203,6 +203,7 @@ impl Reconciler {
         skipped: bool,
         cx: &Context<'_>,
     ) -> Option<Missing> {
+        let most = self.most_rejections(key);
         let controller = &self.controllers[&key.controller];
         let (spec, manager) = (&controller.spec, &controller.field_manager);
         let snapshot = cx.store.snapshot();
@@ -241,7 +242,7 @@ impl Reconciler {
         let parsed_bytes = children.parsing.bytes + actions.parsing.bytes;
         self.charges.add(&mut self.queue, &controller.share, cost::of_diff(prepared, parsed_bytes, rejected.len()));
         let of = state.last.as_ref().map(|last| (last.edition, last.version.clone()));
-        let rejects = of.is_some_and(|of| state.reject(&of, rejected));
+        let rejects = of.is_some_and(|of| state.reject(&of, rejected, most));
         let taken = children.taken.iter().chain(&children.skipped).map(|taken| &taken.target);
         let conflicts = taken.chain(&actions.missing).chain(&actions.sources).cloned().collect();
         self.index_conflicts(key, conflicts);

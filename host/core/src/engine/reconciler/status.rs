@@ -86,12 +86,15 @@ impl Reconciler {
         cx: &Context<'_>,
     ) -> Option<WriteOp> {
         let controller = self.controllers.get(&key.controller)?;
-        self.charges.add(&mut self.queue, &controller.share, cost::of_text(primary.json().len()));
+        let text = prepared.and_then(|prepared| prepared.status.as_deref());
+        let bytes = primary.json().len() + text.map_or(0, str::len);
+        self.charges.add(&mut self.queue, &controller.share, cost::of_text(bytes));
+        let fields = text.map(|text| serde_json::from_str(text).expect("prepare has parsed this text"));
         let stalled = self.keys.get(key).and_then(|state| state.stalled.as_ref());
         let waits = self.keys.get(key).and_then(|state| state.memory.blocked.message());
         let wanted = Wanted {
             is_whole: false,
-            fields: prepared.and_then(|prepared| prepared.status.as_ref()),
+            fields: fields.as_ref(),
             conditions: prepared.map(|prepared| prepared.conditions.as_slice()),
             stalled: stalled.map(|stall| (stall.reason.as_str(), stall.message.as_str())),
             retrying,

@@ -228,7 +228,6 @@ impl Reconciler {
             uid: Arc::clone(&called_with.uid),
             generation: called_with.generation,
             edition: called_with.edition(),
-            rejected_bytes: state.rejected_bytes(),
             objects: state.last.as_ref().map_or(0, |last| last.objects),
             reads: done.reads,
             outcome: outcome.clone(),
@@ -358,6 +357,7 @@ impl Reconciler {
             self.request(key, run, cx);
             self.review_denials(key, cx);
         }
+        self.count_kept(key);
     }
 }
 

@@ -186,8 +186,8 @@ impl Reconciler {
         self.exchanges.drop_key(key);
         self.forget_call(key, cx);
         let Some(state) = self.keys.remove(key) else { return };
-        if matches!(state.turn.work, Work::Writing(_)) {
-            self.writing_ended(key);
+        if let Work::Writing(run) = &state.turn.work {
+            self.writing_ended(key, run);
         }
         self.index.replace_conflicts(key, &state.name_conflicts, &[]);
     }

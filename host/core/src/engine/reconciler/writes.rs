@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::controller::Controller;
 use super::key::{FORBIDDEN, KeyState, NOT_FOUND, Run, RunFailure, Work};
+use super::ledger::Bounds;
 use super::live_reads::Reason;
 use super::{Reconciler, cost};
 use crate::backoff::{FailureCause, postponed_ms};
@@ -22,14 +23,19 @@ const MAX_BATCH: usize = 16;
 /// The largest batch of a slow start. An API server takes some 250 requests at once of one connection; more would only
 /// wait, and hold the places of other keys' writes.
 const MAX_SLOW_START_BATCH: usize = 256;
+/// Of the plans that are being written: eight of the largest outcomes of one share, and an eighth of the memory limit of the
+/// Deployment in deploy/ of all. Each share has one plan beyond that, as large as an outcome may be.
+pub(super) const BOUNDS: Bounds = Bounds { share: 64 << 20, total: 256 << 20, own: 0, reserve: 0 };
 
 impl Reconciler {
-    pub(super) fn begin_run(&mut self, key: &Key, run: Run, cx: &mut Context<'_>) {
+    pub(super) fn begin_run(&mut self, key: &Key, mut run: Run, cx: &mut Context<'_>) {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
         let Some(state) = self.keys.get_mut(key) else { return };
         if run.stages.is_empty() {
             return self.end_turn(key, &run, cx);
         }
+        run.began_bytes = run.bytes();
+        self.writing_bytes.add(&controller.share, run.began_bytes);
         state.turn.work = Work::Writing(Box::new(run));
         self.writing.add(&controller.share, 1);
         self.pump_run(key, cx);
@@ -77,7 +83,7 @@ impl Reconciler {
     fn end_run(&mut self, key: &Key, cx: &mut Context<'_>) {
         let Some(state) = self.keys.get_mut(key) else { return };
         let Work::Writing(mut run) = std::mem::take(&mut state.turn.work) else { return };
-        self.writing_ended(key);
+        self.writing_ended(key, &run);
         let Some(primary) = self.primary_of(key, cx) else {
             self.observe_turn_ended(key, cx);
             return self.drop_key(key, cx);

@@ -164,6 +164,33 @@ fn what_is_said_of_a_child_is_known_when_there_is_no_room_for_its_outcome() {
 }
 
 #[test]
+fn q4_a_share_without_room_keeps_few_rejections_and_conflicts_of_each_key() {
+    for (used, most, conflicts) in [(0, 100, 200), (1 << 30, 4, 4)] {
+        let mut alone = Alone::serving(&["web"]);
+        (0..200).for_each(|number| alone.put(object("ConfigMap", &format!("named-{number}"))));
+        alone.reconciler.kept_bytes.add(&"podset".into(), used);
+        let named = |number: usize| {
+            let metadata = json!({"name": format!("named-{number}"), "namespace": "default"});
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            Child::new(number.to_string(), object.to_string())
+        };
+        let mut calls = 0;
+        while !alone.calls.is_empty() {
+            calls += 1;
+            assert!(calls < 5, "it is called again and again");
+            let children = Some((0..200).map(named).collect());
+            alone
+                .returns_with(CallResult::Done(Outcome { children, ..Outcome::default() }), |view| _ = view.rejected());
+            alone.settle();
+        }
+        let id = *alone.reconciler.controllers.keys().next().unwrap();
+        let of_key = |state: &mut key::KeyState| (state.rejected().len(), state.name_conflicts.len());
+        let found: Vec<_> = alone.reconciler.keys.states_of(id).map(of_key).collect();
+        assert_eq!(found, [(most, conflicts)]);
+    }
+}
+
+#[test]
 fn l5_a_right_that_a_plugin_does_without_since_it_is_denied_is_reported_until_that_is_forgotten() {
     let mut alone = Alone::serving(&["web"]);
     reads_rejected(&mut alone);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::contract::Generated;
 use crate::engine::reconciler::key::StalledReason;
+use crate::engine::reconciler::writes::BOUNDS;
 use crate::generated::Recipe;
 use crate::plan::Taken;
 
@@ -294,4 +295,40 @@ fn a_certificate_that_is_due_is_renewed_without_a_call_also_after_a_lost_write()
         }
         alone.settle();
     }
+}
+
+#[test]
+fn q4_plans_of_many_bytes_wait_for_each_other_and_other_plugins_do_not() {
+    let names: Vec<String> = (0..40).map(|number| format!("object-{number}")).collect();
+    let mut alone = Alone::serving(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    // A plan of some 8 MiB: eight of them are a share's.
+    let large = |number: usize| {
+        let data = json!({"a": "v".repeat(500 << 10)});
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data}).to_string();
+        Child::new(number.to_string(), object)
+    };
+    while !alone.calls.is_empty() {
+        alone.returns(CallResult::Done(Outcome { children: Some((0..8).map(large).collect()), ..Outcome::default() }));
+    }
+    let (writing, _) = alone.reconciler.in_flight();
+    let bytes = alone.reconciler.writing_bytes.total();
+    assert!((BOUNDS.share..BOUNDS.share + 17 * (6 << 20)).contains(&bytes), "{bytes} bytes of {writing} plans");
+    assert!(writing < 40, "the others wait");
+    alone.serve("other", "1", &["CronSet"]);
+    alone.ready("other", "CronSet", true);
+    alone.put(object("CronSet", "a"));
+    assert_eq!(alone.called(), ["other/CronSet 1 a"]);
+    let mut plans = 0;
+    while let Some(write) = alone.sent.pop_front() {
+        alone.version += 1;
+        let written = Written { uid: "uid".into(), resource_version: ResourceVersion(alone.version) };
+        alone.wrote(write, Ok(written));
+        while alone.calls.len() > 1 {
+            alone.calls.rotate_left(1);
+            plans += 1;
+            alone.returns(CallResult::Done(Outcome::default()));
+        }
+    }
+    assert_eq!(writing + plans, 40, "each has its turn");
+    assert_eq!(alone.reconciler.writing_bytes.total(), 0);
 }
