@@ -403,6 +403,11 @@ fn x6_native_tests_refuse_what_the_host_refuses_about_a_status() {
     let about = |kind: &str| Event::normal("A", "").regarding(ObjectKey::new("v1", kind, Some("default"), "x"));
     accepted(&Outcome::new().event(about("Pod")));
     refused(&Outcome::new().event(about("Secret")), "Secret default/x, which the manifest does not declare");
+    let named = |name: &str| Event::normal("A", "").regarding(ObjectKey::new("v1", "Pod", Some("default"), name));
+    accepted(&Outcome::new().event(named(&"a".repeat(253))));
+    for name in ["", ".", "a/b", &"a".repeat(254)] {
+        refused(&Outcome::new().event(named(name)), "which is not a name that Kubernetes accepts");
+    }
     refused(&Outcome::new().ready(true, "A", "").ready(false, "B", ""), "\"Ready\" appears twice");
 }
 
@@ -590,6 +595,9 @@ fn native_tests_refuse_what_the_host_refuses_about_requests() {
     let elsewhere = Request::get("zone", "http://[fd00::1]:8080").bearer("token", "key");
     refused(&requests(elsewhere), "Secret \"token\" is not declared for http://[fd00::1]:8080");
     refused(&requests(Request::get("zone", URL).bearer("token", "")), "it names no key of Secret token");
+    for key in ["a/b", "..", &"k".repeat(254)] {
+        refused(&requests(Request::get("zone", URL).bearer("token", key)), "is not a key that Secret token can have");
+    }
     let without_namespace = refusal(TEAM, &requests(Request::get("zone", URL).bearer("token", "key")), None);
     assert!(without_namespace.contains("the object has no namespace"), "{without_namespace}");
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use self::header::OwnFields;
 pub(crate) use self::header::Text;
+pub(crate) use self::identity::is_path_segment;
 pub use self::identity::{Kind, Label, Name, ObjectRef, OwnerReference, ResourceVersion, is_object_name};
 pub use self::interner::Interner;
 pub(crate) use self::verdicts::Verdict;

@@ -128,7 +128,7 @@ fn lifetime_seconds(lifetime: Duration) -> u64 {
     lifetime.as_secs().min(u64::from(u32::MAX))
 }
 
-fn is_key(key: &str) -> bool {
+pub(super) fn is_key(key: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=MAX_KEY_BYTES).contains(&key.len()) && key.bytes().all(is_letter) && key != "." && !key.starts_with("..")
 }

@@ -285,10 +285,26 @@ fn events(events: &[Event], readable: &[Scope]) -> Refused {
             return Err(format!("events: one is about {object}, which the manifest does not declare"));
         }
     }
-    match events.iter().find(|event| !is_reason(&event.reason)) {
-        Some(event) => Err(format!("events: the reason {:?} is not a CamelCase word", event.reason)),
+    if let Some(event) = events.iter().find(|event| !is_reason(&event.reason)) {
+        return Err(format!("events: the reason {:?} is not a CamelCase word", event.reason));
+    }
+    let mut regarding = events.iter().filter_map(|event| event.regarding.as_ref());
+    match regarding.find(|about| !may_exist(about)) {
+        Some(about) => {
+            let place = about.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+            let name = shown(&format!("{place}{}", about.name));
+            Err(format!("events: one is about {} {name:?}, which is not a name that Kubernetes accepts", about.kind))
+        }
         None => Ok(()),
     }
+}
+
+/// Whether an object of some kind may have this name: what a segment of a path can be, in a namespace.
+fn may_exist(about: &ObjectKey) -> bool {
+    let ObjectKey { namespace, name, .. } = about;
+    let is_segment =
+        (1..=MAX_KEY_BYTES).contains(&name.len()) && name != "." && name != ".." && !name.contains(['/', '%']);
+    is_segment && namespace.as_deref().is_none_or(|namespace| namespace.is_empty() || is_object_name(namespace))
 }
 
 /// What the API server accepts as a condition's type: a CamelCase word, which may have a domain as a prefix.

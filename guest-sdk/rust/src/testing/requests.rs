@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+use super::generated::is_key;
 use super::metadata::{Refused, shown};
 use crate::http::{Method, Request};
 use crate::manifest::Http;
@@ -101,6 +102,10 @@ fn one(request: &Request, declared: &[&Http], primary: &Value) -> Refused {
         }
         if key.is_empty() {
             return Err(format!("headers: {name}: it names no key of Secret {secret}"));
+        }
+        if !is_key(key) {
+            let key = shown(key);
+            return Err(format!("headers: {name}: {key:?} is not a key that Secret {secret} can have"));
         }
     }
     Ok(())

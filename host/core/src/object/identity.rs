@@ -113,6 +113,11 @@ pub fn is_object_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
+/// Whether an object of some kind may have this name: the API server requires it of all kinds, and no more of Roles, say.
+pub(crate) fn is_path_segment(name: &str) -> bool {
+    (1..=253).contains(&name.len()) && name != "." && name != ".." && !name.contains(['/', '%'])
+}
+
 /// A label's key and value.
 pub type Label = (Arc<str>, Arc<str>);
 

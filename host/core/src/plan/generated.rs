@@ -118,7 +118,7 @@ fn is_server_name(name: &str) -> bool {
 }
 
 /// As the API server checks it.
-fn is_key(key: &str) -> bool {
+pub(super) fn is_key(key: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=MAX_KEY_BYTES).contains(&key.len()) && key.bytes().all(is_letter) && key != "." && !key.starts_with("..")
 }

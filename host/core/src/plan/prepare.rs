@@ -15,7 +15,7 @@ use crate::limits::{
     MAX_CHILD_BYTES, MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_REQUEUE_MS, MAX_STATUS_BYTES, MIN_REQUEUE_MS,
 };
 use crate::manifest::{ControllerSpec, OwnedKind, Replace, Update};
-use crate::object::{Kind, Name, Object, ObjectRef, is_object_name};
+use crate::object::{Kind, Name, Object, ObjectRef, is_object_name, is_path_segment};
 use crate::status::{STALLED, is_of_host};
 use crate::text::{CONDITION, EVENT_NOTE};
 
@@ -133,14 +133,34 @@ fn prepare_events(spec: &ControllerSpec, events: &[GuestEvent]) -> Result<Vec<Gu
     if let Some(foreign) = regarding.into_iter().find(|target| !spec.sees(&target.kind, &target.name.namespace)) {
         return bad(format!("events: one is about {foreign}, which the manifest does not declare"));
     }
-    match events.iter().find(|event| !is_reason(&event.reason)) {
-        Some(event) => bad(format!("events: the reason {:?} is not a CamelCase word", event.reason)),
-        None => Ok(events.iter().map(shown_event).collect()),
+    if let Some(event) = events.iter().find(|event| !is_reason(&event.reason)) {
+        return bad(format!("events: the reason {:?} is not a CamelCase word", event.reason));
     }
+    events.iter().map(|event| prepare_event(spec, event)).collect()
 }
 
-fn shown_event(event: &GuestEvent) -> GuestEvent {
-    GuestEvent { message: EVENT_NOTE.text(&event.message).into_owned(), ..event.clone() }
+/// What is kept shares the text of a declared kind, and has a copy of nothing that a guest could make long.
+fn prepare_event(spec: &ControllerSpec, event: &GuestEvent) -> Result<GuestEvent, GuestFault> {
+    let GuestEvent { warning, reason, message, regarding } = event;
+    let regarding = match regarding {
+        Some(ObjectRef { kind, name }) if is_path_segment(&name.name) && has_namespace_name(name) => {
+            Some(ObjectRef { kind: spec.declared_kind(kind).unwrap_or(kind).clone(), name: name.clone() })
+        }
+        Some(ObjectRef { kind, name }) => {
+            let name = shown(&name.to_string());
+            return bad(format!(
+                "events: one is about {} {name:?}, which is not a name that Kubernetes accepts",
+                kind.kind
+            ));
+        }
+        None => None,
+    };
+    let message = EVENT_NOTE.text(message).into_owned();
+    Ok(GuestEvent { warning: *warning, reason: reason.clone(), message, regarding })
+}
+
+fn has_namespace_name(name: &Name) -> bool {
+    name.namespace.is_empty() || is_object_name(&name.namespace)
 }
 
 /// Whether the API server accepts it as a condition's reason.

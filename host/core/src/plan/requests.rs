@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::fault::{bad, shown};
+use super::generated::is_key;
 use crate::contract::GuestFault;
 use crate::digest::fingerprint;
 use crate::http::{Header, MAX_TIMEOUT_MS, Method, OutgoingRequest, Request, SecretHeader, Url};
@@ -163,6 +164,10 @@ fn check_secrets(rule: &HttpRule, primary: &Object, headers: &[SecretHeader]) ->
         }
         if key.is_empty() {
             return Err(format!("headers: {name}: it names no key of Secret {secret}"));
+        }
+        if !is_key(key) {
+            let key = shown(key);
+            return Err(format!("headers: {name}: {key:?} is not a key that Secret {secret} can have"));
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::contract::{Action, PatchKind, Propagation};
+use crate::limits::MAX_STATUS_BYTES;
 
 /// Deeper than any stack of a recursive parser, and smaller than any bound on bytes.
 const DEPTH: usize = 100_000;
@@ -56,6 +57,88 @@ fn h15_a_live_object_that_is_nested_without_end_is_compared_and_written_like_any
     let diff = diff(&prepared, &spec(), &primary(), MANAGER, &snapshot, memory, NOW_UNIX_MS);
     let kinds: Vec<&str> = diff.children.iter().map(WriteOp::verb).collect();
     assert_eq!(kinds, ["patch"], "an apply: it may differ, and cannot be compared");
+}
+
+/// An Event about a Node, which has this name, or about a Pod in this namespace.
+fn about(name: Name) -> Outcome {
+    let kind = if name.namespace.is_empty() { "Node" } else { "Pod" };
+    let regarding = Some(ObjectRef { kind: Kind::new("v1", kind), name });
+    let event = GuestEvent { warning: false, reason: "Said".to_owned(), message: String::new(), regarding };
+    Outcome { events: vec![event], ..Outcome::default() }
+}
+
+#[test]
+fn g2_every_text_of_an_outcome_is_taken_at_its_bound_and_refused_one_beyond_it() {
+    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let said = |name: String, reason: String| {
+        let status = crate::contract::ConditionStatus::True;
+        let condition = Condition { name, status, reason, message: String::new() };
+        Outcome { conditions: vec![condition], ..Outcome::default() }
+    };
+    let event = |reason: String| {
+        let event = GuestEvent { warning: false, reason, message: String::new(), regarding: None };
+        Outcome { events: vec![event], ..Outcome::default() }
+    };
+    let status = |text: String| Outcome { status: Some(text.into()), ..Outcome::default() };
+    let named = |name: &str| {
+        let metadata = json!({"name": name, "namespace": "default"});
+        outcome(vec![child("a", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))])
+    };
+    type Make<'a> = &'a dyn Fn(String) -> Outcome;
+    let places: [(&str, usize, Make<'_>); 8] = [
+        ("the name of an Event's object", 253, &|name| about(Name::new("", &name))),
+        ("the namespace of an Event's object", 253, &|namespace| about(Name::new(&namespace, "a"))),
+        ("the reason of an Event", 128, &event),
+        ("the type of a condition", 316, &|name| said(format!("{}/{}", &name[..253], &name[254..]), "R".to_owned())),
+        ("the reason of a condition", 128, &|reason| said("Ready".to_owned(), reason)),
+        ("the key of a child", 253, &|key| outcome(vec![child(&key, &config_map)])),
+        ("the name of a child", 253, &|name| named(&name)),
+        ("a status", MAX_STATUS_BYTES, &|text| status(format!(r#"{{"a":"{}"}}"#, &text[8..]))),
+    ];
+    for (place, most, make) in places {
+        let at = prepare(&spec(), &primary(), &make("a".repeat(most)), None);
+        assert!(at.is_ok(), "{place}: {:?}", at.map(|_| ()));
+        let message = refusal(&spec(), &make("a".repeat(most + 1)));
+        assert!(message.len() < 1_000, "{place}: {} bytes", message.len());
+    }
+    for name in ["", ".", "..", "a/b", "a%2Fb"] {
+        let message = refusal(&spec(), &about(Name::new("default", name)));
+        assert!(message.contains("is not a name that Kubernetes accepts"), "{name:?}: {message}");
+    }
+    let message = refusal(&spec(), &about(Name::new("default", &"n".repeat(4 << 20))));
+    assert!(message.contains("events: one is about Pod") && message.len() < 200, "{message}");
+    assert!(prepare(&spec(), &primary(), &about(Name::new("", "system:node")), None).is_ok(), "as of a ClusterRole");
+}
+
+#[test]
+fn g2_a_key_of_a_secret_that_a_request_names_is_one_that_a_secret_can_have() {
+    let spec = ControllerSpec {
+        http: vec![crate::manifest::http::HttpRule {
+            origin: crate::http::Origin::parse("https://a.example").unwrap(),
+            methods: vec![crate::http::Method::Get],
+            secrets: vec!["token".into()],
+        }]
+        .into(),
+        ..spec()
+    };
+    let requests = |key: &str| {
+        let header = crate::http::SecretHeader {
+            name: "authorization".into(),
+            prefix: "Bearer ".into(),
+            secret: "token".into(),
+            key: key.into(),
+        };
+        let request = crate::http::Request {
+            secret_headers: vec![header],
+            ..crate::http::Request::get("zone", "https://a.example/")
+        };
+        Outcome { requests: vec![request], ..Outcome::default() }
+    };
+    assert!(prepare(&spec, &primary(), &requests(&"k".repeat(253)), None).is_ok());
+    for key in ["k".repeat(254), "k".repeat(4 << 20), "a/b".to_owned(), "..".to_owned()] {
+        let message = refusal(&spec, &requests(&key));
+        assert!(message.contains("is not a key that Secret token can have") && message.len() < 300, "{message}");
+    }
 }
 
 #[test]

@@ -58,6 +58,25 @@ fn p7_p18_a_status_is_kept_as_its_text_however_many_values_it_has() {
     assert!(held <= counted + counted / 2 + OBJECTS * KEY_BYTES, "{held} bytes of {counted} that were counted");
 }
 
+#[test]
+fn p7_p18_a_name_in_an_event_that_no_object_can_have_is_refused_and_nothing_of_it_is_kept() {
+    const OBJECTS: usize = 600;
+    let about = |name: &str| ObjectRef { kind: kind("Secret"), name: Name::new("default", name) };
+    let event = |name: &str| GuestEvent {
+        warning: false,
+        reason: "Said".to_owned(),
+        message: String::new(),
+        regarding: Some(about(name)),
+    };
+    let mut alone = Alone::with_objects(OBJECTS);
+    let name = "n".repeat((4 << 20) - 1_024);
+    alone.return_all(|_| Outcome { events: vec![event(&name)], ..Outcome::default() }, |_, _| ());
+    assert_eq!(alone.recorded.iter().filter(|reason| *reason == "BadOutcome").count(), OBJECTS);
+    let (held, counted) = alone.held();
+    println!("600 names of {} bytes: counted {counted}, allocated {held}", name.len());
+    assert!(held <= OBJECTS * KEY_BYTES, "{held} bytes");
+}
+
 /// An outcome at the edge of all bounds of its parts, which shares no text with others.
 fn worst(number: usize) -> Outcome {
     let long = |of: &str, bytes: usize| format!("{of}{number:0bytes$}");
