@@ -13,8 +13,9 @@ use std::sync::{Arc, OnceLock};
 pub use self::header::OwnFields;
 pub(crate) use self::header::Text;
 pub(crate) use self::identity::is_path_segment;
-pub use self::identity::{Kind, Label, Name, ObjectRef, OwnerReference, ResourceVersion, is_object_name};
+pub use self::identity::{Kind, Name, ObjectRef, OwnerReference, ResourceVersion, is_object_name};
 pub use self::interner::Interner;
+pub use self::labels::{Label, Labels};
 pub(crate) use self::verdicts::Verdict;
 use self::verdicts::Verdicts;
 use crate::generated::Record;
@@ -26,6 +27,7 @@ mod difference;
 mod header;
 mod identity;
 mod interner;
+mod labels;
 pub mod owner;
 mod projected;
 #[cfg(test)]
@@ -46,8 +48,8 @@ pub struct Object {
     pub generation: i64,
     /// Whether metadata.deletionTimestamp is set.
     pub deleting: bool,
-    /// metadata.labels, sorted by key, each key once.
-    pub labels: Box<[Label]>,
+    /// metadata.labels.
+    pub labels: Labels,
     /// The owner reference that says `controller: true`; without one, the owner that the marks of a tracked child name.
     pub controller: Option<OwnerReference>,
     /// The annotation [`CHILD_KEY_ANNOTATION`](crate::well_known::CHILD_KEY_ANNOTATION).
@@ -93,7 +95,7 @@ impl Object {
 
     /// The value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
-        label(&self.labels, key)
+        self.labels.get(key)
     }
 
     /// A hash of the JSON without metadata.resourceVersion. Computed once; never 0.
@@ -147,7 +149,7 @@ impl Object {
             + self.json.heap_bytes()
             + self.name.name.heap_bytes()
             + self.uid.heap_bytes()
-            + allocation(size_of_val(&*self.labels))
+            + self.labels.heap_bytes()
             + self.child_key.heap_bytes()
             + self.desired.heap_bytes()
             + self.generated.as_ref().map_or(0, |record| allocation(size_of::<Record>()) + record.heap_bytes())
@@ -161,9 +163,4 @@ impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}@{}", self.kind, self.name, self.resource_version.0)
     }
-}
-
-/// The value of a key among labels that are sorted by key.
-pub(crate) fn label<'a>(labels: &'a [Label], key: &str) -> Option<&'a str> {
-    labels.binary_search_by(|(other, _)| (**other).cmp(key)).ok().map(|at| &*labels[at].1)
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::heap::HeapBytes;
-use crate::object::{Label, is_object_name, label};
+use crate::object::{Labels, is_object_name};
 
 #[cfg(test)]
 mod tests;
@@ -83,10 +83,10 @@ impl Selector {
         self.terms.heap_bytes()
     }
 
-    /// Whether labels, which must be sorted by key, match every term.
-    pub fn matches(&self, labels: &[Label]) -> bool {
+    /// Whether labels match every term.
+    pub fn matches(&self, labels: &Labels) -> bool {
         self.terms.iter().all(|term| {
-            let value = label(labels, &term.key);
+            let value = labels.get(&term.key);
             match &term.operator {
                 Operator::In(values) => value.is_some_and(|value| values.iter().any(|other| other == value)),
                 Operator::NotIn(values) => value.is_none_or(|value| values.iter().all(|other| other != value)),

@@ -104,13 +104,14 @@ impl Selected {
         before: Option<&'a Object>,
         after: Option<&'a Object>,
     ) -> Box<dyn Iterator<Item = &'a str> + 'a> {
-        let of_side = |side: Option<&'a Object>| side.map_or(&[][..], |object| &*object.labels);
-        if self.labels.len() <= of_side(before).len() + of_side(after).len() {
+        let labels_of = |side: Option<&'a Object>| side.map_or(0, |object| object.labels.len());
+        if self.labels.len() <= labels_of(before) + labels_of(after) {
             return Box::new(self.labels.keys().map(|key| &**key));
         }
         let is_new = move |key: &str| after.is_none_or(|after| after.label(key).is_none());
-        let gone = of_side(before).iter().filter(move |(key, _)| is_new(key));
-        let keys = of_side(after).iter().chain(gone).map(|(key, _)| &**key);
+        let of_side = |side: Option<&'a Object>| side.into_iter().flat_map(|object| object.labels.iter());
+        let gone = of_side(before).filter(move |(key, _)| is_new(key));
+        let keys = of_side(after).chain(gone).map(|(key, _)| key);
         Box::new(keys.filter(|key| self.labels.contains_key(*key)))
     }
 }

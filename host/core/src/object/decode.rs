@@ -117,7 +117,7 @@ impl<'a> Source<'a> {
         let controller = self.controller(&kind, &name, is_written, interner);
         let (json, version_at, status_at) = self.assemble(expected, version, interner);
         Ok(Object {
-            labels: metadata.labels.intern(interner),
+            labels: metadata.labels.kept(interner),
             child_key: metadata.annotations.child_key.as_deref().map(Into::into),
             desired: metadata.annotations.desired.as_deref().map(Into::into),
             generated,

@@ -10,8 +10,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::identity::Label;
 use super::interner::Interner;
+use super::labels;
 use crate::heap::HeapBytes;
 use crate::well_known::{
     CHILD_KEY_ANNOTATION, DESIRED_ANNOTATION, GENERATED_ANNOTATION, MANAGER_PREFIX, OWNER_ANNOTATION,
@@ -107,14 +107,12 @@ impl Labels<'_> {
         self.0.iter().find(|(other, _)| other == key).map(|(_, value)| &**value)
     }
 
-    /// Sorted by key, each key once.
-    pub(super) fn intern(&self, interner: &mut Interner) -> Box<[Label]> {
-        let mut labels: Vec<_> =
-            self.0.iter().map(|(key, value)| (interner.intern(key), interner.intern(value))).collect();
-        // The API server sends maps sorted and without duplicates, so this is cheap; other servers may not.
-        labels.sort_by(|(left, _), (right, _)| left.cmp(right));
-        labels.dedup_by(|(right, _), (left, _)| left == right);
-        labels.into()
+    pub(super) fn kept(&self, interner: &mut Interner) -> labels::Labels {
+        if self.0.len() > labels::MAX_SHARED {
+            return labels::Labels::of_text(self.0.iter().map(|(key, value)| (&**key, &**value)));
+        }
+        let interned = self.0.iter().map(|(key, value)| (interner.intern(key), interner.intern(value)));
+        Vec::from_iter(interned).into()
     }
 }
 

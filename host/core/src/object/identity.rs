@@ -118,9 +118,6 @@ pub(crate) fn is_path_segment(name: &str) -> bool {
     (1..=253).contains(&name.len()) && name != "." && name != ".." && !name.contains(['/', '%'])
 }
 
-/// A label's key and value.
-pub type Label = (Arc<str>, Arc<str>);
-
 /// Kind, namespace and name of one object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ObjectRef {

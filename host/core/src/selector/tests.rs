@@ -2,14 +2,9 @@
 
 use super::*;
 
-fn labels(text: &str) -> Vec<Label> {
-    let mut labels: Vec<Label> = text
-        .split_whitespace()
-        .map(|pair| pair.split_once('=').unwrap())
-        .map(|(key, value)| (key.into(), value.into()))
-        .collect();
-    labels.sort();
-    labels
+fn labels(text: &str) -> Labels {
+    let pairs = text.split_whitespace().map(|pair| pair.split_once('=').unwrap());
+    Vec::from_iter(pairs.map(|(key, value)| (key.into(), value.into()))).into()
 }
 
 /// The selector's normal form, and the label sets that it matches.

@@ -15,7 +15,7 @@ use super::postings::Postings;
 use crate::budget::Budget;
 use crate::field_selector::{self, FieldPath, FieldRequirement, MAX_SELECTED_FIELDS, SHARED_FIELDS};
 use crate::object::owner::Owner;
-use crate::object::{Label, Name, Object, ResourceVersion};
+use crate::object::{Name, Object, ResourceVersion};
 use crate::selector::Selector;
 
 /// Labels of an object that is indexed by them. An object may have a hundred thousand, whose change would take a tenth of a
@@ -276,17 +276,17 @@ impl Table {
         }
         let (before, after) = (before.filter(is_indexed), after.filter(is_indexed));
         // Walks both sorted lists of labels side by side, so that equal labels cost no look at the index.
-        let mut before = before.into_iter().flat_map(|object| &object.labels).peekable();
-        let mut after = after.into_iter().flat_map(|object| &object.labels).peekable();
+        let mut before = before.into_iter().flat_map(|object| object.labels.iter()).peekable();
+        let mut after = after.into_iter().flat_map(|object| object.labels.iter()).peekable();
         loop {
             match (before.peek(), after.peek()) {
-                (Some(was), Some(is)) if is_same(was, is) => _ = (before.next(), after.next()),
+                (Some(was), Some(is)) if is_same(*was, *is) => _ = (before.next(), after.next()),
                 (Some(was), is) if is.is_none_or(|is| was < is) => {
-                    self.labels.remove(hash_of_label(was), slot);
+                    self.labels.remove(hash(was), slot);
                     before.next();
                 }
                 (_, Some(is)) => {
-                    self.labels.insert(hash_of_label(is), slot);
+                    self.labels.insert(hash(is), slot);
                     after.next();
                 }
                 (_, None) => return,
@@ -304,12 +304,8 @@ fn owner_uid(object: &Object) -> Option<&str> {
 }
 
 /// Labels are interned, so equal ones usually have the same address.
-fn is_same(left: &Label, right: &Label) -> bool {
-    (Arc::ptr_eq(&left.0, &right.0) && Arc::ptr_eq(&left.1, &right.1)) || left == right
-}
-
-fn hash_of_label((key, value): &Label) -> u64 {
-    hash(&(&**key, &**value))
+fn is_same(left: (&str, &str), right: (&str, &str)) -> bool {
+    (std::ptr::eq(left.0, right.0) && std::ptr::eq(left.1, right.1)) || left == right
 }
 
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {

@@ -48,6 +48,19 @@ fn a_cached_pod_takes_at_most_1_3_times_its_text() {
 }
 
 #[test]
+fn p18_an_object_of_many_labels_takes_a_few_times_its_text() {
+    const LABELS: usize = 50_000;
+    let text = (0..LABELS).fold(Sample::pod("shop", "a"), |pod, number| pod.label(&format!("l{number}"), "")).text();
+    let (Count { held_bytes: held, .. }, _kept) = counted(|| {
+        let (mut store, mut interner) = (Store::new(), Interner::default());
+        store.list_item(Object::decode(text.as_bytes(), &mut interner).unwrap());
+        (store, interner)
+    });
+    let ratio = held as f64 / text.len() as f64;
+    assert!(ratio < 6.0, "{ratio:.1} times {} bytes", text.len());
+}
+
+#[test]
 fn a_snapshot_allocates_nothing() {
     let (store, _) = filled(2_000);
     let (count, _snapshot) = counted(|| store.snapshot());
