@@ -13,6 +13,9 @@ const MAX_TOMBSTONES: usize = 4_096;
 /// Remembered changes of each kind. They cover the milliseconds of a guest call; each keeps an outdated object in
 /// memory.
 const MAX_RECENT: usize = 64;
+/// Bytes of the text of these outdated objects: some hundred of usual size, or two of the largest. A kind whose changes are
+/// not remembered is compared by hashes.
+const MAX_RECENT_BYTES: usize = 4 << 20;
 
 /// The slots of a table that a list has shown, one bit each.
 #[derive(Debug, Default)]
@@ -86,19 +89,29 @@ impl Tombstones {
 
 /// The last changes of a kind, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Recent(VecDeque<Change>);
+pub(super) struct Recent {
+    changes: VecDeque<Change>,
+    bytes: usize,
+}
 
 impl Recent {
     pub(super) fn add(&mut self, change: &Change) {
-        if self.0.len() == MAX_RECENT {
-            self.0.pop_front();
+        self.changes.push_back(change.clone());
+        self.bytes += outdated_bytes(change);
+        while self.changes.len() > MAX_RECENT || self.bytes > MAX_RECENT_BYTES {
+            let oldest = self.changes.pop_front();
+            self.bytes -= oldest.as_ref().map_or(0, outdated_bytes);
         }
-        self.0.push_back(change.clone());
     }
 
     /// The last `count` changes; None if fewer are remembered.
     pub(super) fn last(&self, count: u64) -> Option<impl Iterator<Item = &Change>> {
-        let first = self.0.len().checked_sub(usize::try_from(count).ok()?)?;
-        Some(self.0.range(first..))
+        let first = self.changes.len().checked_sub(usize::try_from(count).ok()?)?;
+        Some(self.changes.range(first..))
     }
+}
+
+/// Bytes of the object that nothing else may keep.
+fn outdated_bytes(change: &Change) -> usize {
+    change.before.as_ref().map_or(0, |before| before.json().len())
 }

@@ -519,3 +519,22 @@ fn an_object_with_very_many_labels_is_found_by_each_and_its_change_costs_no_more
     let (few, many) = (allocations(100), allocations(10_000));
     assert!(many <= few, "{few} and {many}");
 }
+
+#[test]
+fn p18_the_last_changes_of_a_kind_keep_few_objects_and_few_bytes() {
+    let body = format!(r#""spec":{{"a":"{}"}}"#, "v".repeat(1 << 20));
+    let mut store = Store::new();
+    let remembered = |store: &Store| {
+        let changes = store.snapshot().changes(&pods());
+        let all = (0..changes).filter_map(|since| Some(store.changes_since(&pods(), since)?.count()));
+        all.max().unwrap_or_default()
+    };
+    for version in 1..=10 {
+        store.apply(Sample::pod("a", "x").version(version).body(&body).build());
+    }
+    assert_eq!(remembered(&store), 3, "four MiB of outdated objects and what is around them");
+    for version in 11..=100 {
+        store.apply(Sample::pod("a", "x").version(version).build());
+    }
+    assert_eq!(remembered(&store), 64);
+}
