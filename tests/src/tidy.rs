@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use self::source::{Source, sources};
 
+mod bounds;
 mod circles;
 mod guide;
 mod promises;

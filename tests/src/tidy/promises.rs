@@ -48,7 +48,7 @@ fn rows(text: &str) -> impl Iterator<Item = Row<'_>> {
 }
 
 /// The tests that a row names, each with its place: "core: `a_b_c_d`, `e_f_g_h`; kube: `i_j_k_l`".
-fn placed(held_by: &str) -> Vec<(&str, &str)> {
+pub(super) fn placed(held_by: &str) -> Vec<(&str, &str)> {
     let (mut place, mut found) = ("", Vec::new());
     for (at, part) in held_by.split('`').enumerate() {
         if at % 2 == 1 {
@@ -65,25 +65,37 @@ fn is_test_name(word: &str) -> bool {
     named(&format!("`{word}`")).next().is_some()
 }
 
+/// All tests of the repository, by name, with the files that have them.
+pub(super) struct Tests(BTreeMap<String, Vec<String>>);
+
+impl Tests {
+    pub(super) fn all() -> Self {
+        let mut tests: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for source in sources() {
+            for test in Source::tests(&source) {
+                tests.entry(test).or_default().push(source.name());
+            }
+        }
+        Self(tests)
+    }
+
+    /// Whether a test is in the place that a row names.
+    pub(super) fn has(&self, place: &str, name: &str) -> bool {
+        let folder = PLACES.iter().find(|(known, _)| *known == place).map(|(_, folder)| *folder);
+        let files = self.0.get(name);
+        folder.zip(files).is_some_and(|(folder, files)| files.iter().any(|file| file.starts_with(folder)))
+    }
+}
+
 #[test]
 fn every_promise_has_a_row_with_tests_that_exist_or_with_a_reason() {
     let text = fs::read_to_string(root().join("docs/promises.md")).expect("the promises are written down");
-    let mut tests: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for source in sources() {
-        for test in Source::tests(&source) {
-            tests.entry(test).or_default().push(source.name());
-        }
-    }
-    let is_there = |place: &str, name: &str| {
-        let folder = PLACES.iter().find(|(known, _)| *known == place).map(|(_, folder)| *folder);
-        let files = tests.get(name);
-        folder.zip(files).is_some_and(|(folder, files)| files.iter().any(|file| file.starts_with(folder)))
-    };
+    let tests = Tests::all();
     let (mut wrong, mut seen, mut count) = (Vec::new(), BTreeSet::new(), 0);
     for Row { number, held_by } in rows(&text) {
         let found = placed(held_by);
         count += found.len();
-        let missing = found.iter().filter(|(place, name)| !is_there(place, name));
+        let missing = found.iter().filter(|(place, name)| !tests.has(place, name));
         wrong.extend(missing.map(|(place, name)| format!("{number}: {place:?} has no test {name}")));
         let has_reason = held_by.contains("Not ");
         wrong.extend((found.is_empty() && !has_reason).then(|| format!("{number}: neither a test nor a reason")));
