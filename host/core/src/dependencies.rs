@@ -174,9 +174,8 @@ impl Dependencies {
     fn shrink(&mut self) {
         self.entries.shrink_to_fit();
         self.kinds.shrink_to_fit();
-        let of_rare = |rare: &Rare| {
-            allocation(size_of::<Rare>()) + rare.replies.heap_bytes() + rare.left_out.heap_bytes()
-        };
+        let of_rare =
+            |rare: &Rare| allocation(size_of::<Rare>()) + rare.replies.heap_bytes() + rare.left_out.heap_bytes();
         let rare = self.rare.as_deref().map_or(0, of_rare);
         let before = [None].into_iter().chain(self.iter().map(|(dependency, _)| Some(dependency)));
         let entries = self.iter().zip(before).map(|((dependency, _), before)| dependency.bytes_after(before));

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::heap::{HeapBytes, tree};
 use crate::left_out::LeftOut;
 use crate::object::{Kind, Object, ObjectRef};
 
@@ -57,6 +58,14 @@ impl Undeletable {
     /// Whether an object is in such a place.
     fn has(&self, target: &ObjectRef) -> bool {
         self.0.contains_key(&(target.kind.clone(), Arc::clone(&target.name.namespace)))
+    }
+}
+
+impl HeapBytes for Undeletable {
+    /// Kinds are shared with the manifest.
+    fn heap_bytes(&self) -> usize {
+        let namespaces = self.0.keys().map(|(_, namespace)| namespace.heap_bytes());
+        tree(self.0.len(), size_of::<((Kind, Arc<str>), u64)>()) + namespaces.sum::<usize>()
     }
 }
 

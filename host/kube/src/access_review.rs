@@ -63,12 +63,12 @@ impl ApiServer {
         let _permit = self.live_reads().enter(Kind::new("authorization.k8s.io/v1", "SubjectAccessReview")).await;
         let request = request(Method::POST, PATH, Some("application/json"), Bytes::from(body.to_string()))?;
         let response = self.send(request, READ_TIMEOUT, Size::Small).await?;
-        allowed(&response.body)
+        allowed("SubjectAccessReview", &response.body)
     }
 }
 
-/// The answer to a SubjectAccessReview. One that does not say it is none: the API server always writes `allowed`.
-pub(crate) fn allowed(body: &[u8]) -> Result<bool, Failure> {
+/// The answer to a review of this kind. One that does not say it is none: the API server always writes `allowed`.
+pub(crate) fn allowed(review: &str, body: &[u8]) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Answer {
         kind: String,
@@ -78,9 +78,9 @@ pub(crate) fn allowed(body: &[u8]) -> Result<bool, Failure> {
     struct Status {
         allowed: bool,
     }
-    let unreadable = |why: String| Failure::Lost(format!("the answer to a SubjectAccessReview cannot be read: {why}"));
+    let unreadable = |why: String| Failure::Lost(format!("the answer to a {review} cannot be read: {why}"));
     match serde_json::from_slice::<Answer>(body) {
-        Ok(Answer { kind, status }) if kind == "SubjectAccessReview" => Ok(status.allowed),
+        Ok(Answer { kind, status }) if kind == review => Ok(status.allowed),
         Ok(Answer { kind, .. }) => Err(unreadable(format!("it is a {kind}"))),
         Err(error) => Err(unreadable(error.to_string())),
     }
@@ -92,7 +92,9 @@ mod tests {
 
     #[test]
     fn g9_an_answer_that_does_not_say_whether_it_is_allowed_is_none() {
-        let answer = |kind: &str, status: &str| allowed(format!(r#"{{"kind":"{kind}","status":{status}}}"#).as_bytes());
+        let answer = |kind: &str, status: &str| {
+            allowed("SubjectAccessReview", format!(r#"{{"kind":"{kind}","status":{status}}}"#).as_bytes())
+        };
         assert_eq!(answer("SubjectAccessReview", r#"{"allowed":true}"#), Ok(true));
         assert_eq!(answer("SubjectAccessReview", r#"{"allowed":false,"reason":"no role"}"#), Ok(false));
         for (kind, status) in [

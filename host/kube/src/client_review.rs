@@ -52,7 +52,7 @@ impl ApiServer {
             },
         });
         let answer = self.asked(ACCESS, &body).await.map_err(Failure::into_write_error)?;
-        allowed(&answer).map_err(Failure::into_write_error)
+        allowed("SubjectAccessReview", &answer).map_err(Failure::into_write_error)
     }
 
     /// The answer to a review.

@@ -241,7 +241,8 @@ fn name_of(event: &Event) -> &'static str {
         Event::Wrote(..) => "write",
         Event::HttpDone(..) => "http",
         Event::LiveRead(..) | Event::Audit(..) => "read",
-        Event::Reviewed(..) => "review",
+        Event::Reviewed(..) | Event::IdentityReviewed(..) => "review",
+        Event::MemoryPressure(_) => "memory",
         Event::Tick => "timer",
         Event::LeaseChanged { .. } => "lease",
         Event::Started
@@ -252,6 +253,7 @@ fn name_of(event: &Event) -> &'static str {
         | Event::SourcesListed
         | Event::TenantListed(_)
         | Event::Compiled(..)
+        | Event::CompileDelayed(..)
         | Event::CrdRegistered { .. }
         | Event::AdmissionServed { .. }
         | Event::AdmissionEnded { .. }

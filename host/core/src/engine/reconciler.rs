@@ -121,6 +121,10 @@ impl Reconciler {
             calls: BTreeMap::new(),
             last_call: 0,
             slots_free_ms: None,
+            more_turns_ms: None,
+            enqueuing: Enqueuing::default(),
+            woken: (0, 0),
+            charges: Charges::default(),
             calling: PluginCounts::default(),
             writing: PluginCounts::default(),
             writing_bytes: Ledger::new(writes::BOUNDS),
@@ -131,6 +135,8 @@ impl Reconciler {
             dynamic_kinds: DynamicKinds::default(),
             throttled: BTreeMap::new(),
             suspended: BTreeSet::new(),
+            confined: BTreeSet::new(),
+            shed: Shed::default(),
         }
     }
 

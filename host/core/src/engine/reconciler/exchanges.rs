@@ -135,6 +135,7 @@ impl Exchanges {
             held: BTreeMap::new(),
             budgets: BTreeMap::new(),
             throttled: BTreeMap::new(),
+            denials: Denials::default(),
             kept: Ledger::new(BOUNDS),
             next_due_ms: None,
         }

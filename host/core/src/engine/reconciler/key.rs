@@ -421,7 +421,7 @@ impl HeapBytes for StalledReason {
 impl KeyState {
     /// Bytes of what it keeps, beside what every key takes.
     pub fn count_bytes(&self) -> usize {
-        let PlanMemory { applied, exact, sent, blocked, replacements } = &self.memory;
+        let PlanMemory { applied, exact, sent, blocked, undeletable, replacements } = &self.memory;
         let of_targets = |targets: &Applied| {
             let names: usize = targets.keys().map(HeapBytes::heap_bytes).sum();
             tree(targets.len(), size_of::<(ObjectRef, (u128, ResourceVersion))>()) + names
@@ -433,6 +433,7 @@ impl KeyState {
             + tree(sent.len(), size_of::<((ObjectRef, Option<Arc<str>>), (u128, ResourceVersion))>())
             + of_sent.sum::<usize>()
             + blocked.heap_bytes()
+            + undeletable.heap_bytes()
             + replacements.heap_bytes()
             + self.expectations.pending.heap_bytes()
             + self.unknown_writes.targets.heap_bytes()
