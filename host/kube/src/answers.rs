@@ -17,7 +17,7 @@ use crate::limiter::{Limiter, Limits, Permit};
 /// Bytes that each response may have without room: more than nearly all objects and all reviews. Some hundred requests are
 /// in flight at once, and one for each plugin and kind.
 const SMALL_BYTES: usize = 64 << 10;
-/// Bytes of an object. The API server takes 3 MiB of a request, and etcd stores 1.5 MiB of an object unless it is told to store
+/// Bytes of an object. The API server takes 3 MiB of a request, and etcd stores 1.5 MiB of an object unless its flag says
 /// more; JSON has more bytes than the form that built-in kinds are stored in.
 const OBJECT_BYTES: usize = 8 << 20;
 /// Bytes of a page: five hundred objects of 32 KiB. One with more is read again with fewer objects.

@@ -105,7 +105,7 @@ async fn a_slice_is_listed_in_its_namespace_with_its_labels() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_whose_token_repeats_is_a_failed_audit() {
     let sent = audited(|_, lists| {
-        assert!(lists < 9, "it goes on");
+        assert!(lists < 9, "it has no end");
         ("200 OK", page_of(&["a"], if lists % 2 == 0 { "even" } else { "odd" }))
     });
     assert_eq!(sent.await, ["begun", "90: ns/a of-a@7", "90: ns/a of-a@7", "failed"]);

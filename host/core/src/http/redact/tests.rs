@@ -125,5 +125,5 @@ fn a_text_that_has_values_at_too_many_places_is_cut_out_as_a_whole() {
     assert_eq!(body(&values, some.clone()).matches(REDACTED).count(), MAX_FOUND - 1);
     assert_eq!(body(&values, some + "abcd,"), REDACTED);
     let large = "abcd".to_owned() + &"x".repeat(MAX_RESPONSE_BYTES - 4);
-    assert_eq!(body(&values, large), REDACTED, "what stands for a value is longer than it");
+    assert_eq!(body(&values, large), REDACTED, "the text in place of a value is longer than it");
 }

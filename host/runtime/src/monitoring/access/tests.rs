@@ -33,7 +33,7 @@ async fn answer(counts: Counts, request: Request) -> Response {
             json!({"allowed": spec["user"] == "prometheus"})
         }
     };
-    response(StatusCode::CREATED, "application/json", json!({"status": status}).to_string())
+    response(StatusCode::CREATED, "application/json", json!({"kind": body["kind"], "status": status}).to_string())
 }
 
 struct World {

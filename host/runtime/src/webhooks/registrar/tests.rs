@@ -63,7 +63,10 @@ impl FakeApi {
                 Some(object) => object.clone(),
                 None => return text(StatusCode::NOT_FOUND, "there is no such object"),
             },
-            Method::DELETE => objects.remove(&path).unwrap_or_default(),
+            Method::DELETE => {
+                objects.remove(&path);
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+            }
             Method::POST => objects.entry(format!("{path}/{name}")).or_insert(stored(body)).clone(),
             _ => {
                 let body = stored(body);
