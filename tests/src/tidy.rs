@@ -298,6 +298,25 @@ fn banned() -> Vec<(String, &'static str)> {
     ]
 }
 
+/// Rust's print macros panic when a disk is full or a pipe is closed.
+#[test]
+fn f32_the_host_prints_with_nothing_that_panics() {
+    let macros = ["print", "println", "eprint", "eprintln"].map(|name| format!("{name}!("));
+    let is_printed = |line: &str| {
+        let words = line.split(|c: char| !(c.is_alphanumeric() || "_!(".contains(c)));
+        let code = !line.trim_start().starts_with("//");
+        code && words.into_iter().any(|word| macros.iter().any(|name| word.starts_with(name.as_str())))
+    };
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|source| source.path.starts_with("host")) {
+        let (code, _) = source.text.split_once("#[cfg(test)]\nmod ").unwrap_or((&source.text, ""));
+        let is_test = source.path.components().any(|part| part.as_os_str().to_string_lossy().starts_with("tests"));
+        let found = code.lines().enumerate().filter(|(_, line)| !is_test && is_printed(line));
+        wrong.extend(found.map(|(at, line)| format!("{}:{}: {}", source.name(), at + 1, line.trim())));
+    }
+    expect_none("macros that panic when they cannot print", wrong);
+}
+
 #[test]
 fn nothing_unfinished_and_nothing_of_one_machine_is_left_behind() {
     let banned = banned();

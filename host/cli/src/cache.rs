@@ -6,21 +6,26 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// The given folder, or else the first of the usual ones that can be made. Refuses one that others could write into.
+/// The given folder, or else the first of the usual ones that can be made. Refuses one that others could write into. Without
+/// one that can be made now it is the first: the host does without until it can be.
 pub fn folder(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     if let Some(given) = given {
         make(&given)?;
         return Ok(given);
     }
-    let mut last = None;
+    let mut refused = None;
     for candidate in candidates() {
         match make(&candidate) {
-            Ok(()) => return Ok(candidate),
-            Err(error) => last = Some(error),
+            Ok(true) => return Ok(candidate),
+            Ok(false) => {}
+            Err(error) => refused = Some(error),
         }
     }
-    Err(last.unwrap_or_else(|| anyhow::anyhow!("neither $HOME nor /var/cache is usable")))
-        .context("no folder for compiled plugins can be made; name one with --cache-dir")
+    match (refused, candidates().into_iter().next()) {
+        (None, Some(first)) => Ok(first),
+        (refused, _) => Err(refused.unwrap_or_else(|| anyhow::anyhow!("neither $HOME nor /var/cache is usable")))
+            .context("no folder for compiled plugins can be made; name one with --cache-dir"),
+    }
 }
 
 fn candidates() -> Vec<PathBuf> {
@@ -31,15 +36,12 @@ fn candidates() -> Vec<PathBuf> {
     folders.into_iter().flatten().filter(|folder| folder.is_absolute()).map(|folder| folder.join("mortise")).collect()
 }
 
-fn make(folder: &Path) -> anyhow::Result<()> {
+/// Whether the folder is there, or was made.
+fn make(folder: &Path) -> anyhow::Result<bool> {
     let name = folder.display();
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .with_context(|| format!("making the folder {name}"))?;
-    // Does not follow a link: its owner could point it elsewhere later.
-    let metadata = std::fs::symlink_metadata(folder).with_context(|| format!("inspecting the folder {name}"))?;
+    // Its own errors are those of the machine. Does not follow a link: its owner could point it elsewhere later.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let Ok(metadata) = made.and_then(|()| std::fs::symlink_metadata(folder)) else { return Ok(false) };
     if !metadata.is_dir() {
         anyhow::bail!("{name} is not a folder; if it is a link, name its target");
     }
@@ -51,7 +53,7 @@ fn make(folder: &Path) -> anyhow::Result<()> {
             "other users may write into the folder {name}, and the host executes its files; name a folder of your own"
         );
     }
-    Ok(())
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -68,5 +70,13 @@ mod tests {
         let error = folder(Some(open)).expect_err("an open folder").to_string();
         assert!(error.contains("other users may write"), "{error}");
         std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn f32_a_folder_that_cannot_be_made_now_does_not_end_the_start() {
+        let file = std::env::temp_dir().join(format!("mortise-cache-file-{}", std::process::id()));
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(folder(Some(file.join("cache"))).unwrap(), file.join("cache"));
+        std::fs::remove_file(&file).unwrap();
     }
 }

@@ -8,6 +8,7 @@ use mortise_core::limits::MAX_COMPONENT_BYTES;
 use mortise_core::manifest::Manifest;
 use mortise_core::refusal::Refusal;
 use mortise_runtime::loader::Loader;
+use mortise_wasm::compile::CompileError;
 use mortise_wasm::engine::{EngineOptions, Pooling};
 use mortise_wasm::scan::{Scan, prescan};
 
@@ -45,6 +46,14 @@ pub fn refused(refusal: Refusal, path: &Path) -> anyhow::Error {
     anyhow::anyhow!("{}: {refusal}", refusal.reason).context(format!("the host would refuse {}", path.display()))
 }
 
+/// Why a file is not loaded: the host would refuse it, or the machine cannot compile it.
+pub fn not_loaded(error: CompileError, path: &Path) -> anyhow::Error {
+    match error {
+        CompileError::Refused(refusal) => refused(refusal, path),
+        error => error.into(),
+    }
+}
+
 /// Loads a file as the host would.
 pub fn load(path: &Path, cache_dir: Option<PathBuf>) -> anyhow::Result<Component> {
     let bytes = read(path)?;
@@ -55,7 +64,8 @@ pub fn load(path: &Path, cache_dir: Option<PathBuf>) -> anyhow::Result<Component
         EngineOptions { pooling: Pooling::ProbeForOne, ..EngineOptions::default() },
     )?;
     let scan = prescan(&bytes).map_err(refused)?;
-    let loaded = loader.load(&scan.digest, || Ok::<_, Refusal>(&bytes)).map_err(refused)?;
+    let loaded =
+        loader.load(&scan.digest, || Ok::<_, CompileError>(&bytes)).map_err(|error| not_loaded(error, path))?;
     let text = loaded.compiled.manifest.to_string();
     let manifest = Manifest::parse(&text).map_err(refused)?;
     Ok(Component { bytes, scan, text, manifest })

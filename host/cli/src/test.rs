@@ -9,15 +9,16 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use clap::Args;
 use mortise_core::digest;
-use mortise_core::refusal::Refusal;
 use mortise_runtime::loader::Loader;
+use mortise_runtime::log;
 use mortise_stories::Guest;
 use mortise_stories::report::{Case, junit};
 use mortise_stories::script::{Script, check};
+use mortise_wasm::compile::CompileError;
 use mortise_wasm::engine::{EngineOptions, Pooling};
 
 use self::guest::Component;
-use crate::component::{read, refused};
+use crate::component::{not_loaded, read};
 use crate::words;
 
 mod guest;
@@ -64,7 +65,7 @@ pub fn run(args: &TestArgs) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprint!("{}", words::failure(&error));
+            log::print_error(&words::failure(&error));
             ExitCode::FAILURE
         }
     }
@@ -84,8 +85,8 @@ fn all(args: &TestArgs) -> anyhow::Result<bool> {
             continue;
         }
         let bytes = read(&plugin.file)?;
-        let refused = |refusal| refused(refusal, &plugin.file);
-        let loaded = loader.load(&digest::of(&bytes), || Ok::<_, Refusal>(&bytes)).map_err(refused)?;
+        let loaded = loader.load(&digest::of(&bytes), || Ok::<_, CompileError>(&bytes));
+        let loaded = loaded.map_err(|error| not_loaded(error, &plugin.file))?;
         let guest: Rc<dyn Guest> = Rc::new(Component(loaded.plugin));
         for file in files {
             let (case, runs) = story(&plugin.name, &file, &guest, args.update)?;

@@ -19,7 +19,7 @@ pub enum Level {
 const SHORT: (u64, u64) = (75, 65);
 const SCARCE: (u64, u64) = (85, 75);
 
-/// What the engine is told while memory is short, and once when it no longer is.
+/// What the engine hears while memory is short, and once when it no longer is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Pressure {
     /// How short it is.

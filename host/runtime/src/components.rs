@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mortise_core::digest::Digest;
@@ -38,6 +38,10 @@ mod tests;
 
 /// Pause of a compile thread after the API server did not return a ConfigMap: the next job would most likely fail too.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(5);
+/// The first pause before a component is compiled again that the machine could not compile (no process, disk space or processor
+/// time); each further one is twice as long, up to the longest. Meanwhile others are compiled.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Components {
@@ -53,6 +57,8 @@ struct Known {
     /// the component of another again and again, and denies reading it, is not read instead of that one.
     origins: Vec<Origin>,
     stage: Stage,
+    /// How often in succession the machine could not compile it.
+    failures: u32,
 }
 
 #[derive(Debug)]
@@ -70,7 +76,7 @@ enum Stage {
 
 impl Components {
     pub(crate) fn start(
-        loader: Loader,
+        loader: Arc<Loader>,
         api: &ApiServer,
         inputs: &mpsc::Sender<Input>,
         metrics: &Arc<Metrics>,
@@ -103,7 +109,7 @@ impl Components {
         let known = match self.known.entry(digest.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                unknown.insert(Known { origins: vec![origin], stage: Stage::Offered });
+                unknown.insert(Known { origins: vec![origin], stage: Stage::Offered, failures: 0 });
                 return;
             }
         };
@@ -141,12 +147,21 @@ impl Components {
         let Stage::Compiling { offered_again } = known.stage else { return None };
         let compiled = match loaded {
             Ok((plugin, compiled)) => {
-                known.stage = Stage::Loaded(plugin);
+                (known.stage, known.failures) = (Stage::Loaded(plugin), 0);
                 Ok(compiled)
             }
             Err(NotLoaded::Refused(refusal)) => {
                 known.stage = Stage::Offered;
                 Err(refusal)
+            }
+            Err(NotLoaded::Unavailable(message)) => {
+                known.stage = Stage::Compiling { offered_again: false };
+                let pause = FIRST_PAUSE.saturating_mul(1 << known.failures.min(6)).min(LONGEST_PAUSE);
+                known.failures += 1;
+                tracing::warn!(%digest, pause_s = pause.as_secs(), "could not compile, will retry: {message}");
+                self.jobs
+                    .push_later(Job { digest: digest.clone(), origin: known.origin().clone() }, Instant::now() + pause);
+                return Some(Event::CompileDelayed(digest, message));
             }
             Err(NotLoaded::Changed(at)) if !offered_again && known.loses(&at) => {
                 tracing::info!(%digest, "a component was not compiled, since its source has changed");
@@ -241,7 +256,7 @@ fn compile_all(load: &dyn Fn(&Job) -> Loaded, jobs: &Jobs, inputs: &mpsc::Sender
         let loaded = load(&job);
         let unreachable = match &loaded {
             Err(NotLoaded::Unreachable(why)) => Some(why.clone()),
-            Err(NotLoaded::Changed(_)) => None,
+            Err(NotLoaded::Changed(_) | NotLoaded::Unavailable(_)) => None,
             Ok(_) | Err(NotLoaded::Refused(_)) => {
                 // If it was unloaded and queued again while it was compiled, this result is for both.
                 jobs.withdraw(&job.digest);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use mortise_core::engine::Engine;
 use mortise_core::event::{Effect, Event};
+use mortise_core::memory::{Level, Pressure};
 use mortise_core::watch::WatchEvent;
 use mortise_kube::clock;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -38,6 +39,8 @@ const LONG_STEP: Duration = Duration::from_millis(1);
 /// A plugin that was not called for this long gives back the memory for its calls; the next call takes a millisecond
 /// more. Longer than the usual requeues of a plugin with work.
 const UNUSED: Duration = Duration::from_secs(300);
+/// The same while memory is short.
+const UNUSED_WHILE_SHORT: Duration = Duration::from_secs(1);
 /// How often the loop looks for such plugins.
 const LOOK_FOR_UNUSED: Duration = Duration::from_secs(60);
 
@@ -189,6 +192,9 @@ impl EventLoop {
         while let Some(event) = events.pop_front() {
             self.stopping |= matches!(event, Event::Shutdown);
             self.publisher.changed_by(&event);
+            if matches!(event, Event::MemoryPressure(Pressure { level: Level::Short | Level::Scarce, .. })) {
+                self.performer.components.release_unused(UNUSED_WHILE_SHORT);
+            }
             if let Some(observer) = &self.performer.observer {
                 observer.event(&event);
             }

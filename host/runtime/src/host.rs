@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ use crate::input::Input;
 use crate::loader::Loader;
 use crate::log::throttle::Throttle;
 use crate::log::{self, Observations};
+use crate::memory;
 use crate::metrics::{Metrics, RequestState};
 use crate::monitoring::access::Access;
 use crate::monitoring::certificate::Certificate;
@@ -94,9 +96,15 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
     let metrics = Arc::new(Metrics::new());
 
     let (publisher, inspector) = state::channel();
-    start_servers(&config, &api, inspector, &metrics, &supervisor).await?;
+    let loader = Arc::new(Loader::new(
+        CacheFolder { path: &config.cache_dir, key_file: config.cache_key_file.as_deref() },
+        EngineOptions { lines: config.development, quick: config.development, ..EngineOptions::default() },
+    )?);
+    start_servers(&config, &api, inspector, (&metrics, loader.cache_is_usable()), &supervisor).await?;
     let (observer, asked) = attachment.map(|attachment| (attachment.observer, attachment.stop)).unzip();
-    let performer = performer(&config, &api, &inputs, &metrics, &supervisor, observer)?;
+    let watch = memory::watch(Arc::clone(&loader), Arc::clone(&metrics.memory), inputs.clone());
+    supervisor.task("the measurement of memory", watch);
+    let performer = performer(&config, &loader, &api, &inputs, &metrics, &supervisor, observer)?;
     let registrar = registrar(&config, &performer)?;
     let engine = Engine::new(engine::Config {
         instance: config.instance.as_str().into(),
@@ -133,7 +141,7 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
         let who = who_has_the_hosts_rights(&config.namespace.to_string(), config.plugin_dir.as_deref());
         tracing::warn!("{who}");
     }
-    end(&mut signals, asked, &mut failures, stop, drained, registrar, election).await
+    end(&mut signals, asked, &mut failures, &loader, (stop, drained), registrar, election).await
 }
 
 /// Who can do what the host may, where plugins may act as the host itself.
@@ -150,15 +158,23 @@ async fn end(
     signals: &mut Signals,
     asked: Option<oneshot::Receiver<()>>,
     failures: &mut Failures,
-    stop: oneshot::Sender<()>,
-    mut drained: oneshot::Receiver<()>,
+    loader: &Loader,
+    (stop, mut drained): (oneshot::Sender<()>, oneshot::Receiver<()>),
     registrar: AbortHandle,
     election: Option<Election>,
 ) -> anyhow::Result<()> {
-    tokio::select! {
-        name = signals.next() => tracing::info!(signal = name, "ending: writes in flight finish, nothing new begins"),
-        _ = wait(asked) => {}
-        failure = failures.next() => return Err(failure),
+    let failed = tokio::select! {
+        name = signals.next() => {
+            tracing::info!(signal = name, "ending: writes in flight finish, nothing new begins");
+            None
+        }
+        _ = wait(asked) => None,
+        failure = failures.next() => Some(failure),
+    };
+    // First, since a second signal may end the process at any time.
+    loader.withdraw();
+    if let Some(failure) = failed {
+        return Err(failure);
     }
     // An error means that the loop has ended, which is a failure too.
     let _ = stop.send(());
@@ -193,16 +209,13 @@ async fn wait(asked: Option<oneshot::Receiver<()>>) {
 
 fn performer(
     config: &Config,
+    loader: &Arc<Loader>,
     api: &ApiServer,
     inputs: &mpsc::Sender<Input>,
     metrics: &Arc<Metrics>,
     supervisor: &Supervisor,
     observer: Option<Arc<dyn Observer>>,
 ) -> anyhow::Result<Performer> {
-    let loader = Loader::new(
-        CacheFolder { path: &config.cache_dir, key_file: config.cache_key_file.as_deref() },
-        EngineOptions { lines: config.development, quick: config.development, ..EngineOptions::default() },
-    )?;
     let workers = {
         let (inputs, metrics, supervisor) = (inputs.clone(), Arc::clone(metrics), supervisor.clone());
         let observer = observer.clone();
@@ -225,7 +238,7 @@ fn performer(
         metrics: Arc::clone(metrics),
         workers,
         jobs: Vec::new(),
-        components: Components::start(loader, api, inputs, metrics, supervisor)?,
+        components: Components::start(Arc::clone(loader), api, inputs, metrics, supervisor)?,
         watches: BTreeMap::new(),
         tenants: TenantSources::start(api, inputs, supervisor)?,
         audit: None,
@@ -295,7 +308,7 @@ async fn start_servers(
     config: &Config,
     api: &ApiServer,
     inspector: Inspector,
-    metrics: &Arc<Metrics>,
+    (metrics, cache_is_usable): (&Arc<Metrics>, Arc<AtomicBool>),
     supervisor: &Supervisor,
 ) -> anyhow::Result<()> {
     if let Some(listener) = config.probes.listen("--health-probe-bind-address").await? {
@@ -316,7 +329,7 @@ async fn start_servers(
         };
         let (metrics, access, api) = (Arc::clone(metrics), tls.as_ref().map(|_| Access::new(api.clone())), api.clone());
         let requests = Arc::new(move || requests(&api));
-        let source = Scrape { metrics, inspector, requests, access, latest: Arc::default() };
+        let source = Scrape { metrics, inspector, requests, cache_is_usable, access, latest: Arc::default() };
         supervisor.task("the server of the metrics", async move {
             match server::serve(listener, tls, move |request| scrape(source.clone(), request)).await {}
         });

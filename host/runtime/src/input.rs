@@ -8,6 +8,7 @@ use mortise_core::digest::Digest;
 use mortise_core::event::Event;
 use mortise_core::refusal::Refusal;
 use mortise_source::{Origin, SourceEvent};
+use mortise_wasm::compile::CompileError;
 use mortise_wasm::plugin::Plugin;
 
 use crate::tenancy::Tenancy;
@@ -58,6 +59,17 @@ pub(crate) enum NotLoaded {
     Changed(Origin),
     /// Its origin cannot be read now.
     Unreachable(String),
+    /// The machine cannot compile it now.
+    Unavailable(String),
+}
+
+impl From<CompileError> for NotLoaded {
+    fn from(error: CompileError) -> Self {
+        match error {
+            CompileError::Refused(refusal) => Self::Refused(refusal),
+            CompileError::Host { .. } => Self::Unavailable(error.to_string()),
+        }
+    }
 }
 
 impl From<Refusal> for NotLoaded {

@@ -15,6 +15,7 @@ mod input;
 mod lag;
 pub mod loader;
 pub mod log;
+mod memory;
 mod metrics;
 mod monitoring;
 pub mod observer;

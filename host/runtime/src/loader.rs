@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,17 +12,13 @@ use mortise_core::component::Compiled;
 use mortise_core::digest::Digest;
 use mortise_core::manifest::Manifest;
 use mortise_core::refusal::Refusal;
-use mortise_wasm::compile::{Artifact, CacheFolder, CompileError, Compiler, Trial};
+use mortise_wasm::compile::{CacheFolder, CompileError, Compiler, Trial};
 use mortise_wasm::engine::{Engine, EngineOptions};
 use mortise_wasm::plugin::Plugin;
 use mortise_wasm::scan::prescan;
 
 /// The subcommand of this binary that is the compiler's child process.
 pub const COMPILE_SUBCOMMAND: &str = "compile-component";
-/// Pauses before retries when the machine cannot run the compiler (no process, disk space or processor time). After the
-/// last one the plugin is refused until it changes or the host restarts; the refusal is not cached.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
-
 /// The engine, and the compiler for it.
 #[derive(Debug)]
 pub struct Loader {
@@ -43,7 +39,7 @@ impl Loader {
     /// An engine with a compiler and its cache folder.
     ///
     /// # Errors
-    /// When the machine cannot run the engine, others may write into the folder, or its key cannot be used.
+    /// When the machine cannot run the engine, others may write into the folder, or the file of its key cannot be used.
     pub fn new<'a>(cache: impl Into<CacheFolder<'a>>, options: EngineOptions) -> anyhow::Result<Self> {
         let cache = cache.into();
         let engine = Engine::new(options)?;
@@ -53,12 +49,32 @@ impl Loader {
         Ok(Self { engine, compiler })
     }
 
+    /// Whether the folder of the compile cache could be used last.
+    pub fn cache_is_usable(&self) -> Arc<AtomicBool> {
+        self.compiler.cache_is_usable()
+    }
+
+    /// Ends the compilers, and lets none begin until it is called with false.
+    pub(crate) fn halt_compilers(&self, halted: bool) {
+        self.compiler.halt(halted);
+    }
+
+    /// Bytes of memory that the compilers have.
+    pub(crate) fn compiler_bytes(&self) -> u64 {
+        self.compiler.resident_bytes()
+    }
+
+    /// The process ends in order: what is being compiled does not count as what has ended it.
+    pub fn withdraw(&self) {
+        self.compiler.withdraw();
+    }
+
     /// Loads the component of a digest; calls `read` for its bytes unless the compile cache has its trial. Blocks while
     /// the compiler runs.
     ///
     /// # Errors
-    /// The refusal that the Plugin object's conditions show, or the error of `read`.
-    pub fn load<B: AsRef<[u8]>, E: From<Refusal>>(
+    /// The refusal that the Plugin object's conditions show, a fault of the machine, or the error of `read`.
+    pub fn load<B: AsRef<[u8]>, E: From<Refusal> + From<CompileError>>(
         &self,
         digest: &Digest,
         read: impl FnOnce() -> Result<B, E>,
@@ -68,7 +84,7 @@ impl Loader {
         }
         let wasm = read()?;
         prescan(wasm.as_ref())?;
-        let artifact = self.compile(wasm.as_ref(), digest)?;
+        let artifact = self.compiler.compile(wasm.as_ref())?;
         let (elapsed, cached) = (artifact.elapsed, artifact.cached);
         let plugin = self.engine.load(artifact)?;
         // The reader of the manifest refuses an invalid one.
@@ -79,23 +95,6 @@ impl Loader {
         let trial = Trial { component_bytes, exports: plugin.exports(), manifest: Arc::clone(plugin.manifest()) };
         self.compiler.accept(digest, &trial);
         Ok(Component::of(plugin, &trial, elapsed, cached))
-    }
-
-    fn compile(&self, wasm: &[u8], digest: &Digest) -> Result<Artifact, Refusal> {
-        let mut pauses = PAUSES.iter();
-        loop {
-            let error = match self.compiler.compile(wasm) {
-                Ok(artifact) => return Ok(artifact),
-                Err(CompileError::Refused(refusal)) => return Err(refusal),
-                Err(error) => error,
-            };
-            let Some(pause) = pauses.next() else {
-                let message = format!("{error}; the component is not at fault: fix that, then restart the host");
-                return Err(Refusal::new("CompilerUnavailable", message));
-            };
-            tracing::warn!(%digest, %error, pause_s = pause.as_secs(), "could not compile, will retry");
-            thread::sleep(*pause);
-        }
     }
 }
 

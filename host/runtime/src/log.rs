@@ -20,6 +20,7 @@ use mortise_core::event::Sending;
 use mortise_core::http::{Failure, Sent};
 use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::observation::Observation;
+use mortise_core::tenant;
 use mortise_core::text::DENIAL;
 use mortise_core::write::{Cause, Write, WriteError, WriteErrorClass};
 use mortise_wasm::log::{LogLevel, LogLine};
@@ -203,6 +204,11 @@ fn request_line(throttle: &Throttle, sending: &Sending, sent: &Sent) {
         Sent::NotGranted(message) => failed("not_granted", message),
         Sent::NotSent => debug!(%object, ?key, method, %origin, "an HTTP request was not sent: this host may not now"),
     }
+}
+
+/// Logs lines about what a tenant brings, which its budget pays.
+pub(crate) fn about_tenant<R>(namespace: &str, log: impl FnOnce() -> R) -> R {
+    about(&tenant::share(&format!("{namespace}.").into()), log)
 }
 
 fn span(Cause { controller, object, digest }: &Cause) -> Span {

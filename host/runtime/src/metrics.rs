@@ -28,9 +28,12 @@ use self::families::{
     PluginLabels, QueueLabels, ReasonLabels, RequestLabels, ResultLabels, ReviewLabels, StepLabels, WebhookCodeLabels,
     WebhookLabels, WriteLabels,
 };
+use self::machine::{Machine, MachineState};
 use self::series::{AllSeries, Labels, Series};
+use crate::memory::Measured;
 
 mod families;
+pub(crate) mod machine;
 mod series;
 #[cfg(test)]
 mod tests;
@@ -45,6 +48,9 @@ pub(crate) struct Metrics {
     all: AllSeries,
     families: Families,
     leads: Series<LeaseLabels, Gauge>,
+    machine: Machine,
+    /// The last measurement of the host's memory.
+    pub(crate) memory: Arc<Measured>,
     /// The starts of reconciles in progress, by controller. A scrape computes series from them, so an idle host needs
     /// no timer.
     running: Mutex<BTreeMap<Arc<str>, VecDeque<Instant>>>,
@@ -109,6 +115,7 @@ pub(crate) struct Scraped {
     pub(crate) requests: Vec<RequestState>,
     /// The highest lag of the event loop in the last minute or two.
     pub(crate) most_lag_ms: u64,
+    pub(crate) machine: MachineState,
 }
 
 impl Metrics {
@@ -117,7 +124,8 @@ impl Metrics {
         let mut all = AllSeries::default();
         let families = Families::register(&mut all);
         let leads = families::leads(&mut all);
-        Self { all, families, leads, running: Mutex::default() }
+        let machine = Machine::register(&mut all);
+        Self { all, families, leads, machine, memory: Arc::default(), running: Mutex::default() }
     }
 
     pub(crate) fn observe(&self, at: Instant, observation: &Observation) {
@@ -403,6 +411,7 @@ impl Metrics {
     fn scrape(&self, now: Instant, scraped: &Scraped) {
         self.scrape_work(now, scraped);
         self.scrape_plugins(scraped);
+        self.machine.scrape(&scraped.machine);
         let families = &self.families;
         families.event_loop.most_lag.set(scraped.most_lag_ms as f64 / 1e3);
         families.cache.objects.clear();

@@ -2,6 +2,7 @@
 //! `monitoring/access.rs` says who may read the metrics, `monitoring/certificate.rs` has their server's certificate.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -16,6 +17,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep_until;
 
 use self::access::Access;
+use crate::log;
+use crate::metrics::machine::MachineState;
 use crate::metrics::{CacheState, Metrics, PluginState, RequestState, Scraped};
 use crate::probes::{self, Lateness};
 use crate::server::{Request, Response, response, text};
@@ -53,6 +56,8 @@ pub(crate) struct Scrape {
     pub(crate) inspector: Inspector,
     /// The client's present request counts.
     pub(crate) requests: Arc<dyn Fn() -> Vec<RequestState> + Send + Sync>,
+    /// Whether the folder of the compile cache could be used last.
+    pub(crate) cache_is_usable: Arc<AtomicBool>,
     /// None: anybody may read the metrics.
     pub(crate) access: Option<Access>,
     /// One encoding at a time, since each resets the gauges.
@@ -115,8 +120,15 @@ fn encode(scrape: &Scrape, state: &HostState) -> anyhow::Result<String> {
         cache: state.kinds.iter().map(|kind| cached(&state.snapshot, kind)).collect(),
         requests: (scrape.requests)(),
         most_lag_ms: scrape.inspector.lag.most_ms(clock::now_ms()),
+        machine: machine(scrape),
     };
     scrape.metrics.encode(Instant::now(), &scraped).context("writing the metrics")
+}
+
+fn machine(scrape: &Scrape) -> MachineState {
+    let (over_budget, unwritten) = log::dropped();
+    let cache_is_usable = scrape.cache_is_usable.load(Ordering::Relaxed);
+    MachineState { memory: scrape.metrics.memory.state(), cache_is_usable, over_budget, unwritten }
 }
 
 fn cached(snapshot: &Snapshot, kind: &Kind) -> CacheState {

@@ -140,7 +140,7 @@ fn check_object(kind: &Kind, source: &str, object: &Object) {
     let status = object.status().map_or(Value::Null, crate::json_of);
     assert_eq!(status, found["status"]);
     assert_ne!(object.content_hash(), 0);
-    for (key, value) in &object.labels {
-        assert!(found["metadata"]["labels"][&**key].is_string(), "{key}={value}");
+    for (key, value) in object.labels.iter() {
+        assert!(found["metadata"]["labels"][key].is_string(), "{key}={value}");
     }
 }

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use mortise_core::digest::Digest;
 use mortise_source::Origin;
@@ -31,6 +32,8 @@ pub(super) struct Jobs {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Job>,
+    /// Those that the machine could not compile, and when they join the others.
+    later: Vec<(Instant, Job)>,
     /// Jobs of tenants that are under way.
     running: usize,
     /// When each tenant had its last turn.
@@ -54,7 +57,9 @@ impl Job {
 
 impl Queue {
     /// The next job that may begin.
-    fn next(&mut self) -> Option<Job> {
+    fn next(&mut self, now: Instant) -> Option<Job> {
+        let due = self.later.extract_if(.., |(due, _)| *due <= now).map(|(_, job)| job);
+        self.waiting.extend(due);
         let turn_of = |job: &Job| job.tenant().map_or(0, |tenant| self.turns.get(tenant).copied().unwrap_or_default());
         let of_host = self.waiting.iter().position(|job| job.tenant().is_none());
         let jobs = || self.waiting.iter().enumerate();
@@ -72,35 +77,56 @@ impl Queue {
     }
 }
 
+impl Queue {
+    fn withdraw(&mut self, digest: &Digest) {
+        self.waiting.retain(|waiting| waiting.digest != *digest);
+        self.later.retain(|(_, waiting)| waiting.digest != *digest);
+    }
+}
+
 impl Jobs {
     pub(super) fn push(&self, job: Job) {
         let mut queue = self.lock();
-        queue.waiting.retain(|waiting| waiting.digest != job.digest);
+        queue.withdraw(&job.digest);
         queue.waiting.push_back(job);
+        self.changed.notify_one();
+    }
+
+    /// As [`Self::push`], at this time.
+    pub(super) fn push_later(&self, job: Job, due: Instant) {
+        let mut queue = self.lock();
+        queue.withdraw(&job.digest);
+        queue.later.push((due, job));
         self.changed.notify_one();
     }
 
     /// Changes where one that still waits is read.
     pub(super) fn replace(&self, job: Job) {
         let mut queue = self.lock();
-        if let Some(waiting) = queue.waiting.iter_mut().find(|waiting| waiting.digest == job.digest) {
+        let Queue { waiting, later, .. } = &mut *queue;
+        let mut all = waiting.iter_mut().chain(later.iter_mut().map(|(_, job)| job));
+        if let Some(waiting) = all.find(|waiting| waiting.digest == job.digest) {
             *waiting = job;
             self.changed.notify_one();
         }
     }
 
     pub(super) fn withdraw(&self, digest: &Digest) {
-        self.lock().waiting.retain(|waiting| waiting.digest != *digest);
+        self.lock().withdraw(digest);
     }
 
     /// Waits for the next one. The caller says when it has ended.
     pub(super) fn take(&self) -> Job {
         let mut queue = self.lock();
         loop {
-            if let Some(job) = queue.next() {
+            let now = Instant::now();
+            if let Some(job) = queue.next(now) {
                 return job;
             }
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = match queue.later.iter().map(|(due, _)| *due).min() {
+                Some(due) => self.changed.wait_timeout(queue, due - now).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 
@@ -109,6 +135,12 @@ impl Jobs {
             self.lock().running -= 1;
             self.changed.notify_one();
         }
+    }
+
+    /// When the next one of those that wait for the machine joins the others.
+    #[cfg(test)]
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.lock().later.iter().map(|(due, _)| *due).min()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -135,7 +167,7 @@ mod tests {
         (0..100).for_each(|number| jobs.push(job("team-a", number)));
         jobs.push(job("team-b", 0));
         jobs.push(job("host", 0));
-        let next = || jobs.lock().next().map(|job| job.digest.0.to_string());
+        let next = || jobs.lock().next(Instant::now()).map(|job| job.digest.0.to_string());
         assert_eq!(next().as_deref(), Some("host/0"), "what the host's namespace has is first");
         assert_eq!(next().as_deref(), Some("team-a/0"));
         assert_eq!(next(), None, "tenants have no further thread");

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::input::NotLoaded;
+use crate::log;
 
 pub(super) struct Origins {
     pub(super) api: ApiServer,
@@ -37,10 +38,13 @@ impl Origins {
                     // A tenant gives this right. It says nothing of the component, which others may have too.
                     Err(error) if matches!(origin, Origin::Tenant(_)) && is_denied(&error) => {
                         let (message, namespace) = (error.message, &name.namespace);
-                        tracing::error!(
-                            "the component of ConfigMap {name} is not read until that changes again: {message}; `mortise rbac \
-                             FILE.wasm --tenant {namespace} | kubectl apply -f -` gives the host that right"
-                        );
+                        let line = || {
+                            tracing::error!(
+                                "the component of ConfigMap {name} is not read until that changes again: {message}; `mortise rbac \
+                                 FILE.wasm --tenant {namespace} | kubectl apply -f -` gives the host that right"
+                            )
+                        };
+                        log::about_tenant(namespace, line);
                         None
                     }
                     object => object.map_err(|error| unreachable(error.message))?,

@@ -16,6 +16,8 @@ use crate::testing::DEADLINE;
 const GONE: &str = "gone";
 /// An origin that cannot be read at the first try.
 const FAR: &str = "far";
+/// A component that the machine cannot compile at the first two tries.
+const UNAVAILABLE: &str = "unavailable";
 
 struct Bench {
     components: Components,
@@ -55,7 +57,7 @@ impl Bench {
             };
             drop(changed.wait_while(ends.lock().unwrap(), must_wait).unwrap());
             let mut tries = tries.lock().unwrap();
-            *tries += usize::from(job.origin == file(FAR));
+            *tries += usize::from(job.origin == file(FAR) || job.origin == file(UNAVAILABLE));
             let is_gone = match &job.origin {
                 Origin::Tenant(name) => name.name.starts_with(GONE),
                 origin => *origin == file(GONE),
@@ -63,6 +65,9 @@ impl Bench {
             match &job.origin {
                 origin if is_gone => Err(NotLoaded::Changed(origin.clone())),
                 origin if *origin == file(FAR) && *tries == 1 => Err(NotLoaded::Unreachable("no answer".to_owned())),
+                origin if *origin == file(UNAVAILABLE) && *tries <= 2 => {
+                    Err(NotLoaded::Unavailable("the disk is full".to_owned()))
+                }
                 // A refusal takes the same way as a loaded plugin.
                 _ => Err(Refusal::new("Compiled", job.digest.to_string()).into()),
             }
@@ -109,6 +114,10 @@ impl Bench {
             Some(Event::Compiled(digest, Err(refusal))) => {
                 assert_eq!((refusal.reason, refusal.message), ("Compiled", digest.to_string()));
                 true
+            }
+            Some(Event::CompileDelayed(digest, why)) => {
+                assert_eq!((&*digest.0, &*why), (name, "the disk is full"));
+                false
             }
             Some(event) => panic!("the fake compiler loads nothing: {event:?}"),
             None => false,
@@ -318,4 +327,30 @@ fn g11_a_tenant_that_renames_its_config_map_a_hundred_times_is_remembered_by_the
     assert_eq!(origins.len(), MAX_PLUGINS + 2);
     assert_eq!(origins[0], tenants("team-a", "84"));
     assert_eq!(origins[MAX_PLUGINS - 1..], [tenants("team-a", "99"), tenants("team-b", "only"), file("own")]);
+}
+
+#[test]
+fn f32_what_the_machine_cannot_compile_is_tried_again_until_it_can_and_others_are_compiled_meanwhile() {
+    let mut bench = Bench::new();
+    bench.compile("a", UNAVAILABLE);
+    for pause in 0..2 {
+        bench.begins("a");
+        assert!(!bench.end("a"), "it is delayed");
+        let others = format!("other-{pause}");
+        bench.compile(&others, "other.wasm");
+        bench.begins(&others);
+        assert!(bench.end(&others));
+    }
+    bench.begins("a");
+    assert!(bench.end("a"), "it has a result");
+}
+
+#[test]
+fn a_component_that_waits_for_the_machine_and_is_unloaded_is_not_compiled_again() {
+    let mut bench = Bench::new();
+    bench.compile("a", UNAVAILABLE);
+    bench.begins("a");
+    bench.end("a");
+    bench.components.unload(&digest("a"));
+    assert_eq!(bench.components.jobs.next_due(), None);
 }

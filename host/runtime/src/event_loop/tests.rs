@@ -64,7 +64,7 @@ async fn at_rest() -> (Host, EventLoop) {
         EngineOptions { pooling: Pooling::OnDemand, ..EngineOptions::default() },
     )
     .unwrap();
-    let components = Components::start(loader, &api, &inputs, &metrics, &supervisor).unwrap();
+    let components = Components::start(Arc::new(loader), &api, &inputs, &metrics, &supervisor).unwrap();
     let tenants = TenantSources::start(&api, &inputs, &supervisor).unwrap();
     let performer = Performer {
         api,
@@ -107,7 +107,9 @@ async fn probes(inspector: &Inspector) -> String {
 
 async fn metrics(metrics: &Arc<Metrics>, inspector: &Inspector) -> String {
     let (metrics, inspector) = (Arc::clone(metrics), inspector.clone());
-    let source = Scrape { metrics, inspector, requests: Arc::new(Vec::new), access: None, latest: Arc::default() };
+    let requests = Arc::new(Vec::new);
+    let cache_is_usable = Arc::default();
+    let source = Scrape { metrics, inspector, requests, cache_is_usable, access: None, latest: Arc::default() };
     serve_on_loopback(move |request| scrape(source.clone(), request)).await
 }
 
@@ -269,7 +271,8 @@ async fn scrapes_that_wait_for_one_in_progress_share_the_next_one() {
         Vec::new()
     };
     let metrics = Arc::new(Metrics::new());
-    let source = Scrape { metrics, inspector, requests: Arc::new(requests), access: None, latest: Arc::default() };
+    let (requests, cache_is_usable) = (Arc::new(requests), Arc::default());
+    let source = Scrape { metrics, inspector, requests, cache_is_usable, access: None, latest: Arc::default() };
     let arrived = Arc::new(AtomicUsize::new(0));
     let address = {
         let arrived = Arc::clone(&arrived);

@@ -17,7 +17,7 @@ const OF_SHARES: u64 = 1 << 20;
 const OWN: u64 = 4 << 10;
 /// Of the host, which throttles its own lines: room for a line about each of a thousand plugins at the start.
 const OF_HOST: u64 = 1 << 20;
-/// Shares whose dropped lines are told apart, in the counters of the process. Those of further ones are counted together.
+/// Shares whose dropped lines are counted apart, in the counters of the process. Those of further ones are counted together.
 const MAX_NAMES: usize = 1_024;
 /// Who pays for lines that are about no plugin.
 pub(crate) const HOST: &str = "mortise";

@@ -66,6 +66,10 @@ labels! {
     CompileLabels { cached: &'static str }
     LagLabels { what: &'static str }
     StepLabels { event: &'static str }
+    MemoryLabels { of: &'static str }
+    PressureLabels { level: &'static str }
+    /// A plugin, a tenant, or "mortise".
+    DroppedLabels { share: Arc<str>, reason: &'static str }
 }
 
 pub(super) type Seconds = Gauge<f64, AtomicU64>;
@@ -303,11 +307,11 @@ fn webhook_buckets() -> Histogram {
     ])
 }
 
-fn counter<L: LabelSet>(all: &mut AllSeries, name: &str, help: &str) -> Series<L, Counter> {
+pub(super) fn counter<L: LabelSet>(all: &mut AllSeries, name: &str, help: &str) -> Series<L, Counter> {
     all.register(name, help, Counter::default)
 }
 
-fn gauge<L, M>(all: &mut AllSeries, name: &str, help: &str) -> Series<L, M>
+pub(super) fn gauge<L, M>(all: &mut AllSeries, name: &str, help: &str) -> Series<L, M>
 where
     L: LabelSet,
     M: Default + Clone + Debug + Send + Sync + 'static,

@@ -18,7 +18,9 @@ use mortise_core::write::{Cause, Write, WriteError, WriteErrorClass, WriteId, Wr
 use serde_json::json;
 
 use super::series::MAX_SERIES;
-use super::{CacheState, Metrics, PluginState, RequestState, Scraped};
+use super::{CacheState, MachineState, Metrics, PluginState, RequestState, Scraped};
+use crate::log::budget::Dropped;
+use crate::memory::MemoryState;
 
 const CONTROLLER: &str = "podset/PodSet";
 
@@ -123,7 +125,37 @@ fn scraped() -> Scraped {
             host: "127.0.0.1:6443".to_owned(),
             count: 7,
         }],
+        most_lag_ms: 0,
+        machine: MachineState {
+            memory: Some(MemoryState { used_bytes: 900, limit_bytes: 1_000, compiler_bytes: 100, level: 1 }),
+            cache_is_usable: true,
+            over_budget: vec![("team-a".into(), Dropped { lines: 3, bytes: 300 })],
+            unwritten: Dropped { lines: 2, bytes: 20 },
+        },
     }
+}
+
+#[test]
+fn f32_memory_the_cache_and_lost_lines_are_shown() {
+    let metrics = Metrics::new();
+    for _ in 0..2 {
+        let text = metrics.encode(Instant::now(), &scraped()).unwrap();
+        for line in [
+            r#"mortise_memory_bytes{of="used"} 900"#,
+            r#"mortise_memory_bytes{of="compilers"} 100"#,
+            r#"mortise_memory_bytes{of="limit"} 1000"#,
+            r#"mortise_memory_pressure{level="ample"} 0"#,
+            r#"mortise_memory_pressure{level="short"} 1"#,
+            r#"mortise_memory_pressure{level="scarce"} 0"#,
+            "mortise_compile_cache_usable 1",
+            r#"mortise_log_dropped_lines_total{share="team-a",reason="budget"} 3"#,
+            r#"mortise_log_dropped_lines_total{share="mortise",reason="unwritten"} 2"#,
+        ] {
+            has(&text, line);
+        }
+    }
+    let text = metrics.encode(Instant::now(), &Scraped::default()).unwrap();
+    has(&text, "mortise_compile_cache_usable 0");
 }
 
 fn has(text: &str, line: &str) {

@@ -11,6 +11,8 @@ use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_source::SourceEvent;
 use mortise_source::configmap::{read, read_of_tenant, source};
 
+use crate::log;
+
 /// The names of the plugins that were read, and those that the present list has shown.
 #[derive(Debug)]
 pub(super) struct Listing {
@@ -51,7 +53,12 @@ impl Listing {
                 Vec::new()
             }
             WatchEvent::Undecodable { message } => {
-                tracing::warn!(namespace = &*self.namespace, "a ConfigMap cannot be read: {message}");
+                let line = || tracing::warn!(namespace = &*self.namespace, "a ConfigMap cannot be read: {message}");
+                if self.is_tenant {
+                    log::about_tenant(&self.namespace, line)
+                } else {
+                    line()
+                }
                 Vec::new()
             }
         }

@@ -43,6 +43,9 @@ pub(crate) struct Reviewer {
     pub(crate) only_verified: bool,
 }
 
+/// Bytes of a body that is taken while memory is scarce: most objects are smaller.
+const MAX_WHILE_SCARCE: usize = 64 << 10;
+
 /// A call that was submitted.
 pub(super) type Pending<R> = Result<oneshot::Receiver<Completion<R>>, Box<QueueFull>>;
 
@@ -82,7 +85,13 @@ impl Reviewer {
             Box::new(refusal(name))
         };
         let charge = self.capacity.begin(class, request.peer());
-        request.read(|piece| charge.arrived(piece).then_some(()).ok_or_else(refuse)).await?;
+        let mut bytes = 0;
+        let take = |piece: &[u8]| {
+            bytes += piece.len();
+            let is_refused = bytes > MAX_WHILE_SCARCE && self.metrics.memory.is_scarce();
+            (!is_refused && charge.arrived(piece)).then_some(()).ok_or_else(refuse)
+        };
+        request.read(take).await?;
         charge.whole(name).ok_or_else(refuse)
     }
 

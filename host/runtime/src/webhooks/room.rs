@@ -176,6 +176,7 @@ impl Room {
     }
 
     /// All that is taken.
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.all
     }

@@ -187,7 +187,7 @@ impl Draft {
         }
     }
 
-    /// Goes on in memory when the folder has no room.
+    /// Continues in memory when the folder has no room.
     fn move_to_memory(&mut self) -> io::Result<()> {
         let Place::Folder(file) = &mut self.place else { return Ok(()) };
         let mut memory = memory_file()?;
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn f32_on_a_full_disk_code_goes_on_in_memory_within_a_bound() {
+    fn f32_on_a_full_disk_code_continues_in_memory_within_a_bound() {
         let folder = tempfile::tempdir().unwrap();
         let mut draft = on_full_disk(folder.path());
         draft.write_all(b"native ").unwrap();

@@ -32,8 +32,8 @@ const RELOAD_GRACE_MS: u64 = 10_000;
 /// The same after a restart of the host, when the object already shows this version (X5): a thousand plugins take a
 /// while.
 const RESTART_GRACE_MS: u64 = 60_000;
-/// Writes of one Plugin object in a minute. A rollout takes three. What changes more often, such as a fault that comes and goes
-/// or a source that is changed every second, is shown as it is then.
+/// Writes of one Plugin object in a minute. A rollout takes three. What changes more often, such as a fault that comes and
+/// ends or a source that is changed every second, is shown as it is then.
 const WRITES_PER_MINUTE: u32 = 20;
 /// The shortest time between two creates of an object. Two hosts with different plugins and without leader election
 /// would delete and create it without end.

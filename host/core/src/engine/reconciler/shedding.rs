@@ -19,7 +19,7 @@ const KEYS: usize = 500;
 /// Bytes that a share has to keep to be named as what costs most, a sixteenth of its bound. Below, other things take the
 /// memory, and to let a plugin wait frees nothing.
 const NAMED_BYTES: usize = 4 << 20;
-/// How long the objects of a share wait that costs most. It is told again as long as memory is scarce, several times a second.
+/// How long the objects of a share wait that costs most. It is prolonged as long as memory is scarce, several times a second.
 const WAIT_MS: u64 = 5_000;
 
 /// Bytes that were given up since memory became short.
