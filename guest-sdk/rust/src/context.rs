@@ -99,7 +99,8 @@ impl Context {
         Self { view, inputs, texts: Texts::default() }
     }
 
-    /// The objects of the kind of `T` whose controller (owner reference) is the reconciled object, ordered by name.
+    /// The objects of the kind of `T` whose controller (owner reference) is the reconciled object, ordered by name. When
+    /// others have marked so many that a read cannot return all, those of the fullest other namespaces are left out.
     ///
     /// # Errors
     /// When the kind is not declared in `owns(...)`, may not be read, or does not fit `T`.

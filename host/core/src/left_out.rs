@@ -1,5 +1,5 @@
 //! Which of an owner's objects a read shows when they are more than one read may return, or more than one owner can have.
-//! The marks and the references that make an object somebody's say nothing about who wrote them, so whoever may write
+//! The marks and the references that make an object somebody's say nothing about who wrote them, so a user who may write
 //! objects of a kind can give an owner any number of them. Such objects must not end the reads of the owner's plugin.
 //!
 //! Each namespace has a budget of its own: what the last outcome wanted is shown first, then the owner's namespace, then

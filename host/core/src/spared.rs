@@ -1,5 +1,5 @@
 //! Objects that name an owner and that it does not want, and that are not deleted: those that its plugin was not shown, and
-//! those in places where its plugin may not delete them. Whoever may write there makes such objects, so a denied delete of
+//! those in places where its plugin may not delete them. Users who may write there make such objects, so a denied delete of
 //! one is no failure of the owner.
 
 use std::collections::BTreeMap;

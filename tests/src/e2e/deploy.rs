@@ -183,9 +183,10 @@ const WORKLOADS: [&str; 20] = [
 fn served(world: &World) -> Vec<String> {
     let get = |path: &str| -> Value { serde_json::from_str(&world.kubectl(&["get", "--raw", path])).unwrap() };
     let groups = get("/apis");
+    let defined = world.kubectl(&["get", "crd", "-o", "jsonpath={.items[*].spec.group}"]);
     let of_group = |group: &Value| {
         let name = group["name"].as_str().unwrap().to_owned();
-        let is_builtin = !name.contains('.') || name.ends_with(".k8s.io");
+        let is_builtin = !defined.split_whitespace().any(|defined| defined == name);
         is_builtin.then(|| (name, format!("/apis/{}", group["preferredVersion"]["groupVersion"].as_str().unwrap())))
     };
     let groups = groups["groups"].as_array().unwrap().iter().filter_map(of_group);

@@ -100,7 +100,7 @@ const KUBERNETES_SHORT_NAMES: [&str; 31] = [
     "ns", "pc", "pdb", "po", "pv", "pvc", "quota", "rc", "rs", "sa", "sc", "sts", "svc", "vac", "vap",
 ];
 
-/// Why a definition cannot be posted by the host, whoever grants it: members and names that mean something to others.
+/// Why a definition cannot be posted by the host, also if it is granted: members and names that mean something to others.
 fn meant_for_others(crd: &RawCrd) -> Option<String> {
     let RawCrdMeta { annotations, labels, others, .. } = &crd.metadata;
     let is_set = |(_, value): &(&String, &serde_json::Value)| !value.is_null();

@@ -29,8 +29,8 @@ pub(super) fn not_for_reconciling(kind: &Kind) -> Option<&'static str> {
     }
 }
 
-/// Kinds by which a cluster is run or repaired, in groups that have others too, with the names of their resources. Whoever
-/// sees and changes what others write of them has nodes, traffic, credentials, or what a plugin is; whoever refuses it
+/// Kinds by which a cluster is run or repaired, in groups that have others too, with the names of their resources. A plugin
+/// that sees and changes what others write of them has nodes, traffic, credentials, or what a plugin is; one that refuses it
 /// keeps administrators out. Nothing in such a list is a workload: Pods and their controllers, claims and Ingresses are
 /// what plugins are for.
 pub(super) const PROTECTED_RESOURCES: [(&str, &str, &str); 15] = [

@@ -232,10 +232,8 @@ impl Reconciler {
             reads: done.reads,
             outcome: outcome.clone(),
         };
-        let left_out: Vec<String> = last.reads.left_out().iter().map(ToString::to_string).collect();
         let names_outdated = last.reads.names_outdated(&self.dynamic_kinds.states(&plugin));
-        self.remember_call(&key, last, cx);
-        left_out.iter().for_each(|note| self.record(&key, &primary, true, "ObjectsLeftOut", note, cx));
+        self.keep_call(&key, &primary, last, cx);
         if names_outdated && let Some(state) = self.keys.get_mut(&key) {
             state.mark_dirty(Lane::Live);
         }
@@ -251,6 +249,14 @@ impl Reconciler {
                 self.act_on(&key, &primary, &outcome, called_with.generation, false, cx);
             }
         }
+    }
+
+    /// Remembers a call, and records what it was not shown.
+    fn keep_call(&mut self, key: &Key, primary: &Arc<Object>, last: LastCall, cx: &mut Context<'_>) {
+        for left_out in last.reads.left_out() {
+            self.record(key, primary, true, "ObjectsLeftOut", &left_out.to_string(), cx);
+        }
+        self.remember_call(key, last, cx);
     }
 
     fn act_on(

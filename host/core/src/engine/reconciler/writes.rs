@@ -229,13 +229,17 @@ impl Reconciler {
         }
     }
 
-    /// Whether an object is an unwanted child outside of its owner's namespace, where others may make as many as they like.
+    /// Whether an object is an unwanted child that anybody may have made: outside of its owner's namespace, and by its marks
+    /// alone or without a field that a plugin wrote.
     fn is_stray(&self, key: &Key, target: &ObjectRef, cx: &Context<'_>) -> bool {
         let Some(wanted) = self.keys.get(key).and_then(KeyState::wanted) else { return false };
         let children = wanted.children.iter().flatten().map(|child| &child.target);
         let actions = wanted.actions.iter().map(|action| &action.target);
+        let tracks = self.controllers.get(&key.controller).is_some_and(|it| it.spec.tracks(&target.kind));
+        let is_anybodys = |live: &Arc<Object>| tracks || !live.is_written;
         target.name.namespace != key.name.namespace
             && !children.chain(actions).any(|wanted| wanted == target)
+            && cx.store.snapshot().get(&target.kind, &target.name).is_some_and(is_anybodys)
             && self.primary_of(key, cx).is_some_and(|primary| !primary.deleting)
     }
 

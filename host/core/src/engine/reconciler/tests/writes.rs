@@ -332,3 +332,31 @@ fn q4_plans_of_many_bytes_wait_for_each_other_and_other_plugins_do_not() {
     assert_eq!(writing + plans, 40, "each has its turn");
     assert_eq!(alone.reconciler.writing_bytes.total(), 0);
 }
+
+#[test]
+fn q4_x3_forged_objects_in_the_owners_namespace_are_left_out_of_its_reads_and_reported() {
+    let mut alone = Alone::serving(&["web"]);
+    alone.returns(wants(1));
+    let child = alone.accept();
+    alone.show(&child);
+    let text = "x".repeat(1 << 20);
+    for number in 0..17 {
+        let mut forged = object("ConfigMap", &format!("forged-{number}"));
+        forged["metadata"]["ownerReferences"] = child["metadata"]["ownerReferences"].clone();
+        // It has a finalizer of its own.
+        forged["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        forged["data"] = json!({"a": &*text});
+        alone.put(forged);
+    }
+    alone.change_secret("web");
+    alone.recorded.clear();
+    alone.returns_with(wants(1), |view| {
+        let owned = view.owned(&kind("ConfigMap"), &[]).unwrap();
+        let owned: Vec<Value> = serde_json::from_str(&owned).unwrap();
+        assert_eq!(
+            owned.iter().map(|object| &object["metadata"]["name"]).collect::<Vec<_>>(),
+            [&child["metadata"]["name"]]
+        );
+    });
+    assert_eq!((alone.recorded, alone.sent.len()), (vec!["ObjectsLeftOut".to_owned()], 0));
+}
