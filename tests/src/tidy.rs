@@ -14,6 +14,7 @@ mod bounds;
 mod circles;
 mod guide;
 mod promises;
+mod reach;
 mod records;
 mod source;
 mod words;
