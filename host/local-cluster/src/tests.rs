@@ -1,5 +1,6 @@
 //! The whole cluster with its defaults: a node and all controllers. It must not know the parts.
 
+mod deployed;
 mod malformed;
 
 use jiff::{SignedDuration, Timestamp};
