@@ -21,7 +21,7 @@ const INTERNAL_BYTES: usize = LEAF_BYTES + (NODE_MEMBERS + 1) * size_of::<usize>
 const FIRST_CAPACITY: usize = 4;
 /// The most bytes of a tree for a byte of its text: `{"":` and `}` are a node. Lists, strings and longer keys take less.
 const WORST_OF_BYTE: usize = 128;
-/// `serde_json` reads the string that is a first member with this name as JSON, whoever wrote it.
+/// `serde_json` reads the string that is a first member with this name as JSON, in any text.
 const TEXT_IN_TEXT: &[u8] = b"$serde_json::private::RawValue";
 
 /// What glibc's malloc takes for so many bytes: a header of eight, a multiple of 16, at least 32.

@@ -52,7 +52,7 @@ pub enum Work {
 
 /// A request of the API server.
 pub struct WebhookCall<Q, R> {
-    /// The plugin's name.
+    /// Whose share of the workers it takes: a plugin's, with another one for its conversions.
     pub plugin: Arc<str>,
     /// What the guest is called with.
     pub request: Q,
