@@ -270,7 +270,7 @@ pub(super) fn send(plugin: &str, text: String, permit: &Permit, connection: Arc<
     if text.len() <= SMALL_RESPONSE_BYTES {
         return json(text.into());
     }
-    match permit.unread(text.len(), connection) {
+    match permit.unread(text.capacity(), connection) {
         Some(charge) => json(Bytes::from_owner(Unread { text, _charge: charge })),
         None => refusal(plugin),
     }

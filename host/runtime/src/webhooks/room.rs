@@ -3,7 +3,7 @@
 //! sockets, no clock and no JSON.
 //!
 //! Nothing is reserved for what a peer declares. What waits for a peer, an incomplete body or a response that is not read, gives
-//! way to others after a second, and before that if its peer has more than they: so no peer keeps another one's
+//! way to others after a second; a body also before that if its peer has more than they. So no peer keeps another one's
 //! small review out, and a large one needs the room that there is.
 
 use std::collections::BTreeMap;
@@ -119,7 +119,11 @@ impl Room {
             let gives_way = if of_peer > self.limits.of_peer {
                 self.first_that_gives_way(|held| held.peer == peer && Self::is_late(held, now), id)
             } else if self.all + more > all {
-                let has_more = |held: &Held| held.peer != peer && self.by_peer[&held.peer] > of_peer;
+                // A response that is not read yet is a review that was answered.
+                let has_more = |held: &Held| {
+                    let is_arriving = matches!(held.stage, Stage::Arriving(_));
+                    is_arriving && held.peer != peer && self.by_peer[&held.peer] > of_peer
+                };
                 let late = self.first_that_gives_way(|held| Self::is_late(held, now), id);
                 late.or_else(|| self.first_that_gives_way(has_more, id))
             } else {

@@ -113,7 +113,11 @@ fn the_connections_that_wait_have_a_bound_for_each_peer_and_in_all_and_an_end() 
     assert_eq!(waiting.peer(MAX_WAITING - 1), Some(peer(2)));
     let mut singles = Waiting::new();
     (0..=u16::try_from(MAX_WAITING).unwrap()).for_each(|number| singles.add(begin, peer(number), number));
-    assert_eq!((singles.connections.len(), singles.take(0)), (MAX_WAITING, Some(1)), "of equal ones the oldest is dropped");
+    assert_eq!(
+        (singles.connections.len(), singles.take(0)),
+        (MAX_WAITING, Some(1)),
+        "of equal ones the oldest is dropped"
+    );
     waiting.add(begin + LONGEST_WAIT, peer(3), 1);
     assert_eq!((waiting.connections.len(), waiting.peer(0)), (1, Some(peer(3))));
 }
