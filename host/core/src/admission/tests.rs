@@ -107,7 +107,7 @@ fn the_guest_gets_the_text_that_the_api_server_sent() {
     let review = Review::parse(body.as_bytes(), &Arc::new(serving(spec()))).unwrap();
     let request = review.request(Purpose::Validate, 0).unwrap();
     assert_eq!(&*request.object, r#"{"spec": {"b": 1.50, "a": "\u00e9"}, "metadata": { "name": "a"}}"#);
-    assert_eq!((request.old.as_deref(), review.name()), (Some(r#"{"metadata":{}}"#), "a"));
+    assert_eq!((request.old.as_deref(), review.name()), (Some(r#"{"metadata": {}}"#), "a"));
 }
 
 #[test]

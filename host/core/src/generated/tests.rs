@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::certificates::Validity;
+use crate::certificates::{BACKDATED_MS, Validity};
 use crate::object::tests::decode;
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -113,6 +113,16 @@ fn x8_a_value_is_made_once_and_made_again_when_it_is_removed_or_its_recipe_or_ro
 
 const GENERATED: &str = crate::well_known::GENERATED_ANNOTATION;
 const ANNOTATION: &str = "/metadata/annotations/mortise.dev~1generated";
+
+#[test]
+fn a_certificate_of_a_clock_that_was_ahead_is_kept_while_it_is_valid_and_made_again_when_it_is_not_yet() {
+    let mut source = Counting::default();
+    let mut at = |live: Option<&Value>, now_ms| completed(live, &[certificate("a", "")], now_ms, &mut source);
+    let ahead = at(None, NOW_MS + BACKDATED_MS);
+    assert_eq!(at(Some(&ahead), NOW_MS), ahead);
+    let further = at(None, NOW_MS + BACKDATED_MS + 1_000);
+    assert_ne!(at(Some(&further), NOW_MS)["data"], further["data"]);
+}
 
 #[test]
 fn a_certificate_is_renewed_when_it_is_due_and_the_previous_authority_stays_unless_it_is_rotated() {
