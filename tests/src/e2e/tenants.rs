@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::rights::{bind, grant, start_restricted_with};
-use super::world::{OF_A_TEST, RESTRICTED, World, built};
+use super::world::{OF_A_TEST, RESTRICTED, World, base64, built};
 use crate::checkout::root;
 
 /// The administrator of a namespace, without any right elsewhere.
@@ -39,12 +39,16 @@ fn path(component: &str) -> String {
 
 /// As Alice, from standard input.
 fn as_alice(world: &World, arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut command = world.plane.kubectl(&[&["--as", ALICE], arguments].concat());
+    as_user(world, ALICE, arguments, input)
+}
+
+fn as_user(world: &World, user: &str, arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut command = world.plane.kubectl(&[&["--as", user], arguments].concat());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    println!("$ kubectl --as {ALICE} {}\n{}{}", arguments.join(" "), text(&output.stdout), text(&output.stderr));
+    println!("$ kubectl --as {user} {}\n{}{}", arguments.join(" "), text(&output.stdout), text(&output.stderr));
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
@@ -205,6 +209,11 @@ fn is_gone(world: &World, plugin: &str) -> bool {
 /// First without their definition, which the plugin brings, and then with the one that an administrator applied.
 fn kinds_without_a_namespace_are_not_served(world: &mut World) {
     let here = world.namespace.clone();
+    let names = ["--resource-name=drain", "--resource-name=drain-defined"];
+    let lent = ["create", "role", "lends-drain", "--verb=impersonate", "--resource=serviceaccounts"];
+    world.kubectl_here(&[&lent[..], &names].concat());
+    let user = format!("--user={RESTRICTED}");
+    world.kubectl_here(&["create", "rolebinding", "lends-drain", "--role=lends-drain", &user]);
     alice_offers(world, &here, "drain", "plugins/drain.wasm");
     println!("{}", wait_event(world, "drain", "BeyondTenant"));
     let crds = world.kubectl(&["get", "crds", "-o", "name"]);
@@ -259,12 +268,8 @@ fn g11_what_a_tenant_must_not_do_is_refused_and_harms_nobody() {
         ["create", "rolebinding", "powerful", "--clusterrole=admin", &format!("--serviceaccount={here}:powerful")];
     world.kubectl_here(&rights);
     let plugin = format!("{here}.podset");
-    world.until("it is to be the other one", || {
-        let identity = world.kubectl(&["get", "plugin", &plugin, "-o", "jsonpath={.status.identity}"]);
-        (identity == format!("{here}/powerful")).then_some(())
-    });
-    world.kubectl_here(&["scale", "podset/web", "--replicas=2"]);
     world.wait_condition(&plugin, "Permitted", "False", "Forbidden");
+    world.kubectl_here(&["scale", "podset/web", "--replicas=2"]);
     let why = world.condition(&plugin, "Permitted").unwrap()["message"].to_string();
     println!("{why}");
     assert!(why.contains("impersonate"), "{why}");
@@ -300,6 +305,107 @@ fn g11_what_a_tenant_must_not_do_is_refused_and_harms_nobody() {
     println!("{}", wait_event(&world, &beyond, "TooManyPlugins"));
     let plugins = world.kubectl(&["get", "plugins", "-o", "name"]);
     assert_eq!(plugins.lines().filter(|line| line.contains(&format!("/{here}."))).count(), 16);
+}
+
+/// What somebody may do in a namespace.
+fn allow(world: &World, name: &str, subject: &str, verbs: &str, resource: &str) {
+    world.kubectl_here(&["create", "role", name, &format!("--verb={verbs}"), &format!("--resource={resource}")]);
+    world.kubectl_here(&["create", "rolebinding", name, &format!("--role={name}"), subject]);
+}
+
+/// The Events of the whole cluster that have a text, as "KIND NAMESPACE".
+fn events_with(world: &World, text: &str) -> Vec<String> {
+    let all: Value = serde_json::from_str(&world.kubectl(&["get", "events", "-A", "-o", "json"])).unwrap();
+    let with_text = all["items"].as_array().unwrap().iter().filter(|event| event.to_string().contains(text));
+    with_text.map(|event| format!("{} {}", event["involvedObject"]["kind"], event["metadata"]["namespace"])).collect()
+}
+
+/// "a password that nobody may know", as a Secret holds it.
+const SECRET: &str = "YSBwYXNzd29yZCB0aGF0IG5vYm9keSBtYXkga25vdw==";
+/// Who may write ConfigMaps in the tenant's namespace, and read Events there.
+const MALLORY: &str = "mallory";
+
+/// A tenant with a Secret, which the ServiceAccount backup may read. The host may read Secrets too, for another plugin, and the tenant
+/// has lent it another ServiceAccount.
+fn world_with_secret() -> World {
+    let world = world_with_tenant("tenant-unlent");
+    let here = world.namespace.clone();
+    world.kubectl(&["create", "clusterrole", "e2e-secrets", "--verb=get,list,watch", "--resource=secrets"]);
+    world.kubectl(&["label", "clusterrole", "e2e-secrets", OF_A_TEST]);
+    bind(&world, "secrets", "e2e-secrets");
+    alice_grants(&world, &here, "podset");
+    world.kubectl_here(&["create", "serviceaccount", "backup"]);
+    allow(&world, "backup", &format!("--serviceaccount={here}:backup"), "get,list,watch", "secrets");
+    let metadata = json!({"name": "login", "namespace": here});
+    world.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"password": SECRET}}));
+    let mallory = format!("--user={MALLORY}");
+    allow(&world, "writes", &mallory, "create,update,patch", "configmaps");
+    allow(&world, "events", &mallory, "get,list", "events.events.k8s.io");
+    world
+}
+
+/// Mallory brings a plugin that panics with the data of each Secret that it sees, as the ServiceAccount backup.
+fn mallory_offers_telltale(world: &World) -> String {
+    let metadata = json!({
+        "name": "telltale", "namespace": world.namespace, "labels": {"mortise.dev/plugin": "true"},
+        "annotations": {"mortise.dev/service-account": "backup"},
+    });
+    let component = json!({"plugin.wasm": base64(&std::fs::read(built("test-guests/telltale.wasm")).unwrap())});
+    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": component});
+    as_user(world, MALLORY, &["create", "-f", "-"], &config_map.to_string()).unwrap();
+    format!("{}.telltale", world.namespace)
+}
+
+#[test]
+fn g9_who_may_write_config_maps_alone_learns_nothing_by_a_service_account_that_nobody_lent_to_the_host() {
+    let mut world = world_with_secret();
+    let here = world.namespace.clone();
+    world.mark_audit();
+    let plugin = mallory_offers_telltale(&world);
+    world.wait_condition(&plugin, "Permitted", "False", "Forbidden");
+    world.wait_condition(&plugin, "Ready", "False", "Forbidden");
+    let why = world.message(&plugin, "Permitted");
+    println!("{why}");
+    assert!(why.contains(&format!("the host may not act as the ServiceAccount {here}/backup")), "{why}");
+    let rule = r#""resourceNames":["backup"],"resources":["serviceaccounts"],"verbs":["impersonate"]"#;
+    assert!(why.contains(rule), "{why}");
+    println!("{}", wait_event(&world, "telltale", "Forbidden"));
+    let of_secrets = world.requests_by(RESTRICTED).into_iter().filter(|record| record.resource == "secrets");
+    assert_eq!(
+        of_secrets.map(|record| record.uri).collect::<Vec<_>>(),
+        Vec::<String>::new(),
+        "nothing was read for it"
+    );
+
+    // Somebody lends it. What the guest says is in the host's log, and the ServiceAccount may not write Events.
+    allow(&world, "lend", &format!("--user={RESTRICTED}"), "impersonate", "serviceaccounts");
+    world.wait_condition(&plugin, "Ready", "True", "GuestFault");
+    let why = world.message(&plugin, "Ready");
+    println!("{why}");
+    let place = format!("`kubectl describe secret login -n {here}` and the host's log have what it said");
+    assert!(why.contains(&place), "{why}");
+    world.until("the log has it", || world.log_since_start().contains(SECRET).then_some(()));
+    assert_eq!(events_with(&world, SECRET), Vec::<String>::new());
+    // Now it may, and the next fault has an Event, about the Secret. Nothing else has the text.
+    let backup = format!("--serviceaccount={here}:backup");
+    allow(&world, "backup-events", &backup, "create,patch", "events.events.k8s.io");
+    world.kubectl_here(&["patch", "secret", "login", "--type=merge", "-p", r#"{"data":{"more":"eA=="}}"#]);
+    let found = world.until("the Secret has an Event", || {
+        let found = events_with(&world, SECRET);
+        (!found.is_empty()).then_some(found)
+    });
+    assert_eq!(found, [format!("\"Secret\" \"{here}\"")]);
+    let plugins = world.kubectl(&["get", "plugins", "-o", "json"]);
+    for shown in [plugins, world.metrics_text(), world.probe("/readyz?verbose").1] {
+        assert!(!shown.contains(SECRET), "{shown}");
+    }
+
+    // It is taken away: the plugin ends, and Secrets are read no more.
+    world.kubectl_here(&["delete", "rolebinding", "lend"]);
+    world.wait_condition(&plugin, "Permitted", "False", "Forbidden");
+    world.until("the watch of Secrets has ended", || {
+        (super::scopes::open_watches(&world, "namespace") == 0).then_some(())
+    });
 }
 
 #[test]

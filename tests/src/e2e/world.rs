@@ -585,7 +585,7 @@ fn http_get(port: u16, path: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     let encoded = serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec())).unwrap();
     encoded.as_str().unwrap().to_owned()
 }
