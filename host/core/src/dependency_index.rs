@@ -45,8 +45,8 @@ mod whole;
 const MAX_CUTS_PER_CHANGE: u64 = 8_192;
 /// As many of these units take about a microsecond.
 const CUTS_PER_US: u64 = 4;
-/// Dependencies of one share under one index key that are compared with a change. Objects that ask different questions
-/// mostly ask about different objects, owners or labels; 64 different ones about the same are ten microseconds.
+/// Dependencies of one share under one index key that are compared with a change. Different queries are mostly about
+/// different objects, owners or labels; 64 about the same take ten microseconds.
 const MAX_UNDER_INDEX_KEY: usize = 64;
 /// Comparisons of one share with one change: some hundred microseconds. Only an object with many labels has so many
 /// index keys; beyond it all keys of the share count as affected.

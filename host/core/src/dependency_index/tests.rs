@@ -316,7 +316,7 @@ fn heartbeat() -> Change {
 }
 
 #[test]
-fn q4_a_share_that_asks_very_many_questions_wakes_whole_and_is_compared_few_times() {
+fn q4_a_share_of_very_many_queries_wakes_whole_and_is_compared_few_times() {
     let (mut index, greedy) = (DependencyIndex::default(), Arc::from("greedy"));
     let mut sets: Vec<_> = (0..100).map(|number| counts(number * 200..(number + 1) * 200)).collect();
     sets.iter_mut().enumerate().for_each(|(number, set)| index.insert(&greedy, &key(1, number), set));

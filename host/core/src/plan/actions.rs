@@ -231,13 +231,8 @@ pub fn diff(
                 let is_done = match live {
                     Some(live) if sent.is_some_and(|(_, version)| *version == live.resource_version) => true,
                     Some(live) => {
-                        let is_done = match live.verdict(patch_fingerprint(*patch_kind, body, subresource.as_deref())) {
-                            Some(verdict) => verdict == Verdict::Same,
-                            None => {
-                                diff.parsing.allows(live.json().len() + body.text.len())
-                                    && is_patched(live, *patch_kind, &body.text, subresource.as_deref())
-                            }
-                        };
+                        let (subresource, parsing) = (subresource.as_deref(), &mut diff.parsing);
+                        let is_done = is_patched_within(live, *patch_kind, body, subresource, parsing);
                         if is_done {
                             memory.sent.insert(at, (body.fingerprint, live.resource_version));
                         }
@@ -305,6 +300,22 @@ fn patch_fingerprint(patch_kind: PatchKind, body: &Body, subresource: Option<&st
         PatchKind::Json => "json",
     };
     body.fingerprint ^ fingerprint(&[kind, subresource.unwrap_or_default()])
+}
+
+/// [`is_patched`], as the object remembers it or as far as the budget allows.
+fn is_patched_within(
+    live: &Object,
+    patch_kind: PatchKind,
+    body: &Body,
+    subresource: Option<&str>,
+    parsing: &mut Parsing,
+) -> bool {
+    match live.verdict(patch_fingerprint(patch_kind, body, subresource)) {
+        Some(verdict) => verdict == Verdict::Same,
+        None => {
+            parsing.allows(live.json().len() + body.text.len()) && is_patched(live, patch_kind, &body.text, subresource)
+        }
+    }
 }
 
 /// Whether a patch would change nothing of the live object. In doubt it is sent, and the API server makes no change.

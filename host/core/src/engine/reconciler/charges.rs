@@ -13,7 +13,7 @@ const MOST_TIMES: u64 = 8;
 /// The charges of one step.
 #[derive(Debug, Default)]
 pub(super) struct Charges {
-    /// In the order of the work. Neighbours are of different shares.
+    /// In the order of the work. Two in a row are of different shares.
     of_shares: Vec<(Arc<str>, u64)>,
     total_us: u64,
 }

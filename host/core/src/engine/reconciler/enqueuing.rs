@@ -1,5 +1,5 @@
 //! Controllers all of whose objects are enqueued: a version takes over, this host comes to lead, or a change affects a
-//! controller in more ways than are told apart. The objects are walked in pieces, controllers in turn, and each controller once
+//! controller in very many ways. The objects are walked in pieces, controllers in turn, and each controller once
 //! however many reasons there are meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};

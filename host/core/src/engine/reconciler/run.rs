@@ -88,12 +88,7 @@ impl Reconciler {
         cx: &mut Context<'_>,
     ) {
         self.exchanges.keep(key, |known| prepared.requests.iter().any(|each| each.fingerprint == known.fingerprint));
-        let Some(mut missing) = self.missing(key, primary, prepared, skipped, cx) else { return };
-        if missing.is_unfinished && skipped {
-            // The call's worker compares too. After a call, what has changed meanwhile counts as different: an apply that
-            // changes nothing is better than another call.
-            return self.call(key, Arc::clone(primary), cx);
-        }
+        let Some(mut missing) = self.missing_or_call(key, primary, prepared, skipped, cx) else { return };
         let over = self.withhold_creates(key, primary, prepared, &mut missing, cx);
         let no_room = over.or_else(|| self.no_room(key, &prepared.requests));
         let room_ms = no_room.as_ref().map(|_| NO_ROOM_DELAY_MS);
@@ -192,6 +187,24 @@ impl Reconciler {
     fn nothing_follows(&mut self, key: &Key, prepared: &Prepared, cx: &mut Context<'_>) -> bool {
         !self.exchanges.is_changing(&self.controllers[&key.controller].plugin, key)
             && self.knows_all_writes(key, prepared, cx)
+    }
+
+    /// The missing writes of an outcome; None if a call is made instead, whose worker compares what takes long. After a call
+    /// there is no other: what has changed meanwhile counts as different, and an apply may change nothing.
+    fn missing_or_call(
+        &mut self,
+        key: &Key,
+        primary: &Arc<Object>,
+        prepared: &Prepared,
+        skipped: bool,
+        cx: &mut Context<'_>,
+    ) -> Option<Missing> {
+        let missing = self.missing(key, primary, prepared, skipped, cx)?;
+        if missing.is_unfinished && skipped {
+            self.call(key, Arc::clone(primary), cx);
+            return None;
+        }
+        Some(missing)
     }
 
     /// The missing writes of an outcome. Indexes name conflicts, so that their end wakes the key.
