@@ -54,7 +54,7 @@ impl Machine {
     pub(super) fn scrape(&self, state: &MachineState) {
         if let Some(MemoryState { used_bytes, limit_bytes, compiler_bytes, level }) = state.memory {
             for (of, bytes) in [("used", used_bytes), ("compilers", compiler_bytes), ("limit", limit_bytes)] {
-                self.memory.of(&MemoryLabels { of }).set(super::gauge(bytes));
+                self.memory.of(&MemoryLabels { of }).set(i64::try_from(bytes).unwrap_or(i64::MAX));
             }
             for (at, name) in (0..).zip(LEVELS) {
                 self.pressure.of(&PressureLabels { level: name }).set(i64::from(at == level));
