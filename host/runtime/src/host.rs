@@ -148,8 +148,8 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
 fn who_has_the_hosts_rights(namespace: &str, folder: Option<&Path>) -> String {
     let folder = folder.map(|folder| format!(" or into {}", folder.display())).unwrap_or_default();
     format!(
-        "plugins whose Plugin names no ServiceAccount act with the host's own rights, so whoever may write ConfigMaps in the \
-         namespace {namespace}{folder} has them; --require-service-account refuses such plugins"
+        "plugins whose Plugin names no ServiceAccount act with the host's own rights, so those who may write ConfigMaps in the \
+         namespace {namespace}{folder} have them; --require-service-account refuses such plugins"
     )
 }
 
@@ -371,8 +371,8 @@ mod tests {
 
     #[test]
     fn g9_a_host_that_lends_its_own_rights_says_to_whom() {
-        let said = "plugins whose Plugin names no ServiceAccount act with the host's own rights, so whoever may write ConfigMaps in \
-                    the namespace mortise-system or into /plugins has them; --require-service-account refuses such plugins";
+        let said = "plugins whose Plugin names no ServiceAccount act with the host's own rights, so those who may write ConfigMaps in \
+                    the namespace mortise-system or into /plugins have them; --require-service-account refuses such plugins";
         assert_eq!(who_has_the_hosts_rights("mortise-system", Some(Path::new("/plugins"))), said);
         assert_eq!(who_has_the_hosts_rights("mortise-system", None), said.replace(" or into /plugins", ""));
     }

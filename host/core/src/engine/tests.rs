@@ -404,6 +404,13 @@ impl Host {
                 if self.slow_guests { self.results.push(done) } else { events.push_back(done) }
             }
             Effect::ReadLive(target) => self.live_reads.push(target.object),
+            effect @ (Effect::Review(_) | Effect::ReviewIdentity(_)) => self.review(effect, events),
+            Effect::Http(sending) => panic!("no plugin of these tests sends requests: {sending:?}"),
+        }
+    }
+
+    fn review(&mut self, effect: Effect, events: &mut VecDeque<Event>) {
+        match effect {
             Effect::Review(review) => {
                 let place = (review.account.to_string(), review.kind.clone());
                 let readable = self.readable.get(&place).cloned().unwrap_or(Readable::Everywhere);
@@ -415,7 +422,7 @@ impl Host {
                 let may_act = !self.unlent.contains(&review.account.to_string());
                 events.push_back(Event::IdentityReviewed(review, Ok(may_act)));
             }
-            Effect::Http(sending) => panic!("no plugin of these tests sends requests: {sending:?}"),
+            effect => panic!("this is no review: {effect:?}"),
         }
     }
 

@@ -119,13 +119,13 @@ fn scraped() -> Scraped {
         plugins: vec![PluginState { plugin: "podset".into(), digest: "sha256:00".into(), ready: true }],
         queue_depths: vec![(controller(), 2)],
         cache: vec![CacheState { kind: "v1/Pod".to_owned(), objects: 3, bytes: 6_900 }],
+        most_lag_ms: 12,
         requests: vec![RequestState {
             code: "200".to_owned(),
             method: "GET".to_owned(),
             host: "127.0.0.1:6443".to_owned(),
             count: 7,
         }],
-        most_lag_ms: 0,
         machine: MachineState {
             memory: Some(MemoryState { used_bytes: 900, limit_bytes: 1_000, compiler_bytes: 100, level: 1 }),
             cache_is_usable: true,
@@ -199,6 +199,8 @@ fn the_series_of_controller_runtime_and_client_go_have_their_names_and_labels() 
 fn mortises_own_series_show_guests_plugins_cache_and_writes() {
     let (metrics, now) = (Metrics::new(), Instant::now());
     everything(&metrics, now);
+    metrics.late("input", Duration::from_millis(3));
+    metrics.long_step("watch", Duration::from_millis(2));
     let text = metrics.encode(now, &scraped()).unwrap();
     for line in [
         r#"mortise_guest_calls_total{controller="podset/PodSet",result="failed"} 1"#,
@@ -214,6 +216,10 @@ fn mortises_own_series_show_guests_plugins_cache_and_writes() {
         r#"mortise_plugin_reloads_total{plugin="podset"} 1"#,
         r#"mortise_plugin_refusals_total{plugin="bad",reason="InvalidManifest"} 1"#,
         r#"mortise_plugin_compile_seconds_count{cached="false"} 1"#,
+        r#"mortise_loop_lag_seconds_bucket{le="0.005",what="input"} 1"#,
+        r#"mortise_loop_lag_seconds_count{what="input"} 1"#,
+        "mortise_loop_lag_max_seconds 0.012",
+        r#"mortise_loop_long_step_seconds_count{event="watch"} 1"#,
         r#"mortise_cache_objects{kind="v1/Pod"} 3"#,
         r#"mortise_cache_bytes{kind="v1/Pod"} 6900"#,
         r#"mortise_cache_lagging_total{kind="app.example.com/v1alpha1/PodSet"} 1"#,

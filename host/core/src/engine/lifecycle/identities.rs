@@ -1,6 +1,6 @@
 //! Whether the host may act as the ServiceAccounts of plugins. The API server says so, before a version has anything of the
 //! cluster and again when a role or a binding changes that may let somebody act: a plugin is shown what its ServiceAccount may
-//! read, so whoever brings one would read with rights that nobody lent to the host. Until the answer is yes, and from when it is
+//! read, so those who bring one would read with rights that nobody lent to the host. Until the answer is yes, and from when it is
 //! no, the plugin has no definition, no informer and no call.
 
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ impl Plugin {
 
 impl Lifecycle {
     /// Asks about those as whom a plugin's versions act, and forgets the others. Once roles and bindings are listed, so that no change
-    /// after the question goes unseen.
+    /// after the review is missed.
     pub(super) fn sync_identities(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let accounts = plugin.accounts();
@@ -162,8 +162,13 @@ impl Lifecycle {
     /// Somebody changes a role or a binding, which may let the host act as somebody, or not any more. Whom it concerns is not
     /// looked at: the host does not know as which user and groups the API server knows it.
     pub(super) fn on_acting_change(&mut self, change: &Change, cx: &mut Context<'_>) {
-        let acting = bindings::acting_change(change, &cx.store.snapshot());
         let place = bindings::place(change);
+        let is_there = |account: &ServiceAccount| place.as_ref().is_none_or(|place| *place == account.namespace);
+        // Most roles are of namespaces where no plugin acts as somebody, and are not parsed.
+        if !self.plugins.values().flat_map(|plugin| plugin.identities.keys()).any(|account| is_there(account)) {
+            return;
+        }
+        let acting = bindings::acting_change(change, &cx.store.snapshot());
         if acting.is_nobody() {
             return;
         }
@@ -172,8 +177,7 @@ impl Lifecycle {
         for (name, plugin) in &mut self.plugins {
             let is_paced = by_tenant || tenant::of_plugin(name).is_some();
             for (account, identity) in &mut plugin.identities {
-                let is_there = place.as_ref().is_none_or(|place| *place == account.namespace);
-                if is_there && acting.has(&account.name) {
+                if is_there(account) && acting.has(&account.name) {
                     identity.asking.on_change(cx.now.mono_ms, is_paced);
                     changed.push(Arc::clone(name));
                 }

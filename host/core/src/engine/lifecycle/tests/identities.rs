@@ -1,5 +1,5 @@
 //! Whether the host may act as a plugin's ServiceAccount: when it is asked, and that nothing of a plugin begins before the answer
-//! is yes, or goes on when it is no.
+//! is yes, or continues when it is no.
 
 use super::*;
 
@@ -145,7 +145,7 @@ fn g9_a_plugin_ends_when_the_host_may_not_act_as_its_service_account_any_more_an
 }
 
 #[test]
-fn g9_without_an_answer_nothing_begins_and_what_serves_goes_on_until_it_is_no() {
+fn g9_without_an_answer_nothing_begins_and_what_serves_continues_until_it_is_no() {
     let mut alone = Alone::unlent();
     let unavailable = |alone: &mut Alone| {
         let review = alone.identity_reviews.pop_front().expect("it is asked");

@@ -104,10 +104,10 @@ fn g6_what_a_guest_said_is_in_its_objects_events_and_not_in_its_plugin() {
         alone.returns(CallResult::Fault(fault.clone()));
         assert_eq!(alone.notes, [format!("PodSet default/a: {}", fault.message())]);
         let what = fault.without_words();
-        let told = format!(
+        let shown = format!(
             "podset faulted: PodSet default/a: {what}; `kubectl describe podset a -n default` and the host's log have what it said"
         );
-        assert_eq!(alone.reported(), [told]);
+        assert_eq!(alone.reported(), [shown]);
     }
     let limit = GuestFault::Deadline { limit_ms: 1_000 };
     assert_eq!(limit.without_words(), limit.message(), "a limit is the host's word");
