@@ -12,7 +12,6 @@ use jiff::Timestamp;
 
 use crate::Cluster;
 use crate::attributes::Attributes;
-use crate::context::Context;
 use crate::halt::{Halt, Status};
 use crate::path::Address;
 use crate::request::{Credentials, Method, Request};
@@ -24,21 +23,35 @@ pub(crate) use self::escalation::check as check_escalation;
 pub(crate) use self::rbac::{decide, rules};
 pub(crate) use self::token::{AUDIENCE, Bound, Claims, issue};
 
+/// What is answered without credentials where RBAC does not say it: the paths of the role `system:public-info-viewer`. Who
+/// starts a cluster asks them until it is ready.
+const PUBLIC_PATHS: [&str; 5] = ["/livez", "/readyz", "/healthz", "/version", "/version/"];
+
 /// The user of a request: the one of its credentials, or the one whom that user impersonates.
 pub(crate) fn authenticate(cluster: &Cluster, request: &Request, now: Timestamp) -> Result<User, Halt> {
-    let user = match &request.credentials {
-        Credentials::User(user) => authenticated(user.clone()),
-        Credentials::None => {
-            User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
-        }
-        Credentials::Token(token) => user_of(cluster, token, now).ok_or_else(Status::unauthorized)?,
-    };
+    let user = sender(cluster, request, now).ok_or_else(Status::unauthorized)?;
     impersonation::impersonate(cluster, request, user)
+}
+
+/// Who sends a request, not whom he impersonates; None if nobody knows the credentials. Without credentials it is somebody only
+/// where RBAC decides what he may do: kube-apiserver, too, turns anonymous access off with AlwaysAllow.
+pub(crate) fn sender(cluster: &Cluster, request: &Request, now: Timestamp) -> Option<User> {
+    let is_public = || request.method == Method::Get && PUBLIC_PATHS.contains(&request.path.as_str());
+    match &request.credentials {
+        Credentials::User(user) => Some(authenticated(user.clone())),
+        Credentials::Token(token) => user_of(cluster, token, now),
+        Credentials::None => (cluster.options.rbac || is_public()).then(anonymous),
+    }
+}
+
+fn anonymous() -> User {
+    User { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..User::default() }
 }
 
 /// The user of a bearer token.
 pub(crate) fn user_of(cluster: &Cluster, token: &str, now: Timestamp) -> Option<User> {
-    let fixed = cluster.options.tokens.iter().find(|(known, _)| known == token).map(|(_, user)| user.clone());
+    let mut known = cluster.options.tokens.iter();
+    let fixed = known.find(|(known, _)| token::same(known.as_bytes(), token.as_bytes())).map(|(_, user)| user.clone());
     fixed.or_else(|| token::user(cluster, token, now)).map(authenticated)
 }
 
@@ -77,7 +90,7 @@ pub(crate) fn authorize_unserved(
 /// Whether the user may do what the attributes say. A field selector on the name restricts lists to one object.
 pub(crate) fn authorize(
     cluster: &Cluster,
-    context: &Context<'_>,
+    user: &User,
     attributes: &Attributes,
     request: &Request,
 ) -> Result<(), Halt> {
@@ -102,7 +115,7 @@ pub(crate) fn authorize(
         name,
         path: None,
     };
-    demand(cluster, &context.user, &action)
+    demand(cluster, user, &action)
 }
 
 fn demand(cluster: &Cluster, user: &User, action: &Action<'_>) -> Result<(), Halt> {
@@ -115,8 +128,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::Method::{Get, Post, Put};
-    use crate::testing::{ask, request, respond, start};
-    use crate::{Cluster, Credentials, Method, Options, User};
+    use crate::testing::{ask, quiet, request, respond, start};
+    use crate::{Cluster, Credentials, Method, Options, Request, User};
 
     fn guarded() -> Cluster {
         Cluster::new(Options { nodes: 0, controllers: Vec::new(), rbac: true, ..Options::default() }, start())
@@ -157,6 +170,37 @@ mod tests {
         });
         let (code, answer) = ask(cluster, Post, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding);
         assert_eq!(code, 201, "{answer}");
+    }
+
+    #[test]
+    fn without_credentials_one_is_nobody_and_with_rbac_anonymous() {
+        for (mut cluster, code) in [(quiet(), 401), (guarded(), 403)] {
+            let without = |method, target| Request {
+                credentials: Credentials::None,
+                ..request(method, target, &[], &Value::Null)
+            };
+            for (method, target) in [
+                (Get, "/api/v1/secrets"),
+                (Post, "/api/v1/namespaces/default/configmaps"),
+                (Method::Delete, "/api/v1/namespaces/default"),
+                (Get, "/apis/none.example.com/v1/things"),
+                (Get, "/apis"),
+                (Get, "/none"),
+                (Post, "/livez"),
+                (Get, "/livez/ping"),
+            ] {
+                let head = without(method, target);
+                assert_eq!(respond(&mut cluster, &head).status, code, "{target}");
+                assert_eq!(cluster.refusal(&head, start()).map(|status| status.code), Some(code), "{target}");
+            }
+            for target in ["/livez", "/readyz", "/healthz", "/version"] {
+                let head = without(Get, target);
+                assert_eq!(respond(&mut cluster, &head).status, 200, "{target}");
+                assert_eq!(cluster.refusal(&head, start()), None, "{target}");
+            }
+            let token = Request { credentials: Credentials::Token("x.y.z".to_owned()), ..without(Get, "/livez") };
+            assert_eq!(cluster.refusal(&token, start()).map(|status| status.code), Some(401));
+        }
     }
 
     #[test]

@@ -36,6 +36,15 @@ pub(crate) fn unsupported(known: &[&str]) -> Status {
     Status::unsupported_media_type(message)
 }
 
+/// Whether a body is YAML; else it is JSON, which it is without a content type. Others, such as those that a form has, are refused.
+fn is_yaml(request: &Request) -> Result<bool, Halt> {
+    match media_type(request) {
+        "application/json" | "" | "*/*" => Ok(false),
+        "application/yaml" => Ok(true),
+        _ => Err(unsupported(&MEDIA_TYPES).into()),
+    }
+}
+
 /// Refuses a body that is too large.
 fn bytes(request: &Request) -> Result<&[u8], Halt> {
     if request.body.len() > MAX_BYTES {
@@ -47,11 +56,7 @@ fn bytes(request: &Request) -> Result<&[u8], Halt> {
 
 /// An object in JSON or YAML. Fields that are missing in it say the request's kind.
 pub(crate) fn object(request: &Request, resource: &Resource, context: &Context<'_>) -> Result<Value, Halt> {
-    let is_yaml = match media_type(request) {
-        "application/json" | "" | "*/*" => false,
-        "application/yaml" => true,
-        _ => return Err(unsupported(&MEDIA_TYPES).into()),
-    };
+    let is_yaml = is_yaml(request)?;
     let bytes = bytes(request)?;
     check_options(request, None)?;
     let read = if is_yaml { yaml::read(bytes) } else { json::read(bytes).map(|document| (document, Vec::new())) };
@@ -145,6 +150,7 @@ pub(crate) fn checked_patch(request: &Request) -> Result<(Value, Vec<String>), H
 
 /// A document in YAML, which JSON is too.
 pub(crate) fn yaml(request: &Request) -> Result<Value, Halt> {
+    is_yaml(request)?;
     applied(request).map(|(value, _)| value)
 }
 
@@ -160,7 +166,7 @@ pub(crate) fn delete_options(request: &Request) -> Result<Value, Halt> {
     if request.body.is_empty() {
         return Ok(Value::Null);
     }
-    let sent = if media_type(request) == "application/yaml" {
+    let sent = if is_yaml(request)? {
         yaml(request)?
     } else {
         let why = |error| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}"));

@@ -81,6 +81,23 @@ impl Cluster {
         controllers::names()
     }
 
+    /// Why a request is refused whatever its body says: nobody knows its credentials, or who has none may not do it. A door asks
+    /// this before it reads the body.
+    ///
+    /// ```
+    /// use mortise_local_cluster::{Cluster, Credentials, Method, Options, Request};
+    ///
+    /// let now = jiff::Timestamp::UNIX_EPOCH;
+    /// let (path, credentials) = ("/api/v1/secrets".to_owned(), Credentials::None);
+    /// let (query, headers, body) = (Vec::new(), Vec::new(), Vec::new());
+    /// let head = Request { method: Method::Get, path, query, headers, credentials, body };
+    /// let refusal = Cluster::new(Options::default(), now).refusal(&head, now);
+    /// assert_eq!(refusal.map(|status| status.code), Some(401));
+    /// ```
+    pub fn refusal(&self, head: &Request, now: Timestamp) -> Option<Status> {
+        rest::refuse(self, head, now)
+    }
+
     /// Answers a request. `answers` are what webhooks said to earlier tries of the same request.
     pub fn request(&mut self, request: &Request, answers: &[Answer], now: Timestamp) -> Reply<Response> {
         rest::request(self, request, answers, now)

@@ -25,7 +25,7 @@ pub enum Method {
 /// How a client says who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// Nothing: the user is `system:anonymous`.
+    /// Nothing: with RBAC the user is `system:anonymous`, else nobody.
     None,
     /// A bearer token.
     Token(String),

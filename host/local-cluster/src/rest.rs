@@ -17,7 +17,7 @@ use crate::attributes::Attributes;
 use crate::context::Context;
 use crate::halt::{Answer, FirstTry, Halt, Status};
 use crate::path::{Address, Path};
-use crate::request::{Request, Response};
+use crate::request::{Credentials, Request, Response};
 use crate::user::User;
 use crate::{Cluster, Reply, access, admission, discovery, path, protobuf, strategy};
 
@@ -87,6 +87,30 @@ fn manager(request: &Request) -> String {
     name
 }
 
+/// Why a request is refused whatever its body says. Who has credentials is only asked for them.
+pub(crate) fn refuse(cluster: &Cluster, head: &Request, now: Timestamp) -> Option<Status> {
+    let admit = || -> Result<(), Halt> {
+        match &head.credentials {
+            Credentials::None => {}
+            Credentials::User(_) => return Ok(()),
+            Credentials::Token(token) => {
+                let user = access::user_of(cluster, token, now);
+                return user.map(drop).ok_or_else(|| Status::unauthorized().into());
+            }
+        }
+        let user = access::authenticate(cluster, head, now)?;
+        match path::parse(&head.path) {
+            Path::Document(_) => access::authorize_path(cluster, &user, head),
+            Path::Resource(address) => authorized(cluster, head, &address, &user).map(drop),
+        }
+    };
+    match admit() {
+        Err(Halt::Status(status)) => Some(*status),
+        // No webhook is asked who somebody is.
+        Ok(()) | Err(Halt::Call(_)) => None,
+    }
+}
+
 fn respond(cluster: &mut Cluster, request: &Request, context: &mut Context<'_>) -> Result<Response, Halt> {
     context.user = access::authenticate(cluster, request, context.now)?;
     match path::parse(&request.path) {
@@ -107,9 +131,7 @@ fn objects(
     address: &Address<'_>,
     context: &mut Context<'_>,
 ) -> Result<Response, Halt> {
-    let resource = cluster.resource(address.group, address.version, address.plural).cloned();
-    let Some(resource) = resource else {
-        access::authorize_unserved(cluster, &context.user, request.verb(address), address)?;
+    let Some(attributes) = authorized(cluster, request, address, &context.user)? else {
         let mut groups = cluster.resources().filter(|known| *known.group == *address.group);
         return if groups.any(|known| *known.version == *address.version) {
             Err(Status::no_resource().into())
@@ -117,15 +139,6 @@ fn objects(
             Ok(Response { status: 404, ..Response::text("404 page not found\n") })
         };
     };
-    let verb = request.verb(address);
-    let attributes = Attributes {
-        verb,
-        namespace: address.namespace.unwrap_or_default().to_owned(),
-        name: address.name.unwrap_or_default().to_owned(),
-        subresource: address.subresource.unwrap_or_default().to_owned(),
-        resource,
-    };
-    access::authorize(cluster, context, &attributes, request)?;
     served(&attributes, address)?;
     output::acceptable(request, &attributes.resource)?;
     context.dry_run = dry_run(request);
@@ -139,7 +152,7 @@ fn objects(
     if let Some(special) = subresource::special(cluster, request, &attributes, context)? {
         return Ok(special);
     }
-    match verb {
+    match attributes.verb {
         "get" => read::get(cluster, request, &attributes, context),
         "list" => read::list(cluster, request, &attributes, context),
         "watch" => read::watch(cluster, request, &attributes, context.now),
@@ -149,6 +162,29 @@ fn objects(
         "delete" => delete::from_request(cluster, request, &attributes, context),
         _ => delete::collection(cluster, request, &attributes, context),
     }
+}
+
+/// What a request is about, if the user may ask for it; None if nothing of the kind is served.
+fn authorized(
+    cluster: &Cluster,
+    request: &Request,
+    address: &Address<'_>,
+    user: &User,
+) -> Result<Option<Attributes>, Halt> {
+    let verb = request.verb(address);
+    let Some(resource) = cluster.resource(address.group, address.version, address.plural).cloned() else {
+        access::authorize_unserved(cluster, user, verb, address)?;
+        return Ok(None);
+    };
+    let attributes = Attributes {
+        verb,
+        namespace: address.namespace.unwrap_or_default().to_owned(),
+        name: address.name.unwrap_or_default().to_owned(),
+        subresource: address.subresource.unwrap_or_default().to_owned(),
+        resource,
+    };
+    access::authorize(cluster, user, &attributes, request)?;
+    Ok(Some(attributes))
 }
 
 /// Whether the resource has the verb, and the path fits its scope.

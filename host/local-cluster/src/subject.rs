@@ -59,9 +59,9 @@ fn method(method: Method) -> &'static str {
 }
 
 impl Cluster {
-    /// Who asks; none when the credentials are not known.
+    /// Who sends a request, not whom he impersonates; none when the credentials are not known.
     pub fn user(&self, request: &Request, now: Timestamp) -> Option<User> {
-        access::authenticate(self, request, now).ok()
+        access::sender(self, request, now)
     }
 }
 

@@ -127,3 +127,40 @@ fn patches_are_refused_in_the_words_of_the_api_server() {
     let wanted = "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Too long: may not be more than 128 bytes";
     assert_eq!((code, said.as_str()), (422, wanted));
 }
+
+#[test]
+fn what_a_form_of_a_web_page_can_send_is_refused_of_every_verb() {
+    let of_default = |rest: &str| format!("/api/v1/namespaces/default/{rest}");
+    let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned();
+    let scale = "/apis/apps/v1/namespaces/default/deployments/d/scale".to_owned();
+    for (method, target) in [
+        (Post, MAPS.to_owned()),
+        (Post, of_default("serviceaccounts/s/token")),
+        (Post, of_default("pods/p/binding")),
+        (Post, of_default("pods/p/eviction")),
+        (Post, review),
+        (Method::Put, of_default("configmaps/m")),
+        (Method::Put, scale.clone()),
+        (Patch, of_default("configmaps/m")),
+        (Patch, scale),
+        (Method::Delete, of_default("configmaps/m")),
+        (Method::Delete, MAPS.to_owned()),
+    ] {
+        for media_type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+            let mut cluster = quiet();
+            respond(&mut cluster, &request(Post, MAPS, &[], &json!({"metadata": {"name": "m"}})));
+            let deployment = json!({
+                "metadata": {"name": "d"},
+                "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+                    "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+            });
+            let made = request(Post, "/apis/apps/v1/namespaces/default/deployments", &[], &deployment);
+            assert_eq!(respond(&mut cluster, &made).status, 201);
+            let before = cluster.revision();
+            let body = json!({"metadata": {"name": "m"}, "spec": {}});
+            let sent = request(method, &target, &[("content-type", media_type)], &body);
+            assert_eq!(respond(&mut cluster, &sent).status, 415, "{method:?} {target} {media_type}");
+            assert_eq!(cluster.revision(), before, "{method:?} {target}");
+        }
+    }
+}

@@ -143,7 +143,7 @@ fn apply_patch(
         Some(_) => (200, update(cluster, context, attributes, merged, Update::Applied)?),
         None if attributes.subresource.is_empty() => {
             let attributes = Attributes { verb: "create", ..attributes.clone() };
-            access::authorize(cluster, context, &attributes, request)?;
+            access::authorize(cluster, &context.user, &attributes, request)?;
             (201, create_as(cluster, context, &attributes, merged, Update::Applied)?)
         }
         None => return Err(attributes.not_found().into()),
