@@ -1,7 +1,7 @@
 //! The audit log: a line for each request, in the form of kube-apiserver's at the level Metadata. Input: requests and what
 //! they came to. Output: lines in a file. It must not know who reads them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use mortise_local_cluster::{Subject, User};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::clock;
+use crate::{clock, file};
 
 /// An open log.
 #[derive(Debug)]
@@ -37,8 +37,8 @@ pub(crate) struct Received {
 impl AuditLog {
     /// Opens a log; lines of earlier starts stay.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        let file = file.with_context(|| format!("open the audit log {}: does its folder exist?", path.display()))?;
+        let file = file::append(path)
+            .with_context(|| format!("open the audit log {}: does its folder exist?", path.display()))?;
         Ok(Self { file: Mutex::new(file) })
     }
 

@@ -46,7 +46,7 @@ impl Authority {
     /// The authority that a folder keeps, or a new one.
     pub(crate) fn open(folder: Option<&Path>) -> Result<Self> {
         let Some(folder) = folder else { return Self::new().map(|(authority, _)| authority) };
-        std::fs::create_dir_all(folder).with_context(|| format!("create the folder {}", folder.display()))?;
+        file::folder(folder)?;
         let (certificate, key) = (folder.join("ca.crt"), folder.join("ca.key"));
         if !certificate.is_file() {
             let (authority, secret) = Self::new()?;

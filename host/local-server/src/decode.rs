@@ -1,4 +1,4 @@
-//! An HTTP request as the cluster takes it. Input: head and body. Output: the request, or a refusal. It must not know what
+//! An HTTP request as the cluster takes it. Input: head, then body. Output: the request, or a refusal. It must not know what
 //! is asked.
 
 use http::request::Parts;
@@ -14,38 +14,48 @@ const MAX_BODY_BYTES: usize = 3 << 20;
 /// see why.
 const MAX_BYTES_TO_DROP: usize = 64 << 20;
 
-/// Reads a request. The user is that of the client's certificate.
-pub(crate) async fn request(head: &Parts, body: Incoming, user: Option<User>) -> Result<Request, Status> {
-    let method = method(&head.method)?;
-    if head.headers.contains_key(header::UPGRADE) {
+/// A request without its body, and why it is not one that the cluster answers. What cannot be read of it is empty: who asks comes
+/// first. The user is that of the client's certificate.
+pub(crate) fn head(head: &Parts, user: Option<User>) -> (Request, Option<Status>) {
+    let (method, path) = (method(&head.method), decoded(head.uri.path()));
+    let query = query(head.uri.query().unwrap_or_default());
+    let fault = if method.is_none() {
+        let message = "the server does not allow this method on the requested resource";
+        Some(refusal(405, "MethodNotAllowed", message))
+    } else if head.headers.contains_key(header::UPGRADE) {
         let message = "this cluster has no containers: exec, attach and port-forward are not served";
-        return Err(refusal(501, "NotImplemented", message));
-    }
-    let malformed = || refusal(400, "BadRequest", "the path and the query must be UTF-8 text");
-    let path = decoded(head.uri.path()).ok_or_else(malformed)?;
-    let query = query(head.uri.query().unwrap_or_default()).ok_or_else(malformed)?;
+        Some(refusal(501, "NotImplemented", message))
+    } else if path.is_none() || query.is_none() {
+        Some(refusal(400, "BadRequest", "the path and the query must be UTF-8 text"))
+    } else {
+        None
+    };
     let headers = head.headers.iter();
     let headers =
         headers.map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into()));
-    let headers = headers.collect();
-    Ok(Request { method, path, query, headers, credentials: credentials(&head.headers, user), body: read(body).await? })
+    let request = Request {
+        method: method.unwrap_or(Method::Post),
+        path: path.unwrap_or_default(),
+        query: query.unwrap_or_default(),
+        headers: headers.collect(),
+        credentials: credentials(&head.headers, user),
+        body: Vec::new(),
+    };
+    (request, fault)
 }
 
 pub(crate) fn refusal(code: u16, reason: &'static str, message: &str) -> Status {
     Status { code, reason, message: message.to_owned(), details: None }
 }
 
-fn method(method: &http::Method) -> Result<Method, Status> {
-    Ok(match *method {
+fn method(method: &http::Method) -> Option<Method> {
+    Some(match *method {
         http::Method::GET | http::Method::HEAD => Method::Get,
         http::Method::POST => Method::Post,
         http::Method::PUT => Method::Put,
         http::Method::PATCH => Method::Patch,
         http::Method::DELETE => Method::Delete,
-        _ => {
-            let message = "the server does not allow this method on the requested resource";
-            return Err(refusal(405, "MethodNotAllowed", message));
-        }
+        _ => return None,
     })
 }
 
@@ -76,7 +86,8 @@ fn query(text: &str) -> Option<Vec<(String, String)>> {
     pairs.map(pair).collect()
 }
 
-async fn read(mut body: Incoming) -> Result<Vec<u8>, Status> {
+/// Reads a body to its end.
+pub(crate) async fn body(mut body: Incoming) -> Result<Vec<u8>, Status> {
     let broke_off = |error| refusal(400, "BadRequest", &format!("the request broke off: {error}"));
     let (mut bytes, mut dropped) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {

@@ -1,24 +1,30 @@
-//! One request from its head to its response: it is decoded, answered by the cluster, perhaps with webhooks' help, counted and
-//! audited. Input: HTTP requests. Output: HTTP responses. It must not know kinds.
+//! One request from its head to its response: it is decoded, refused before its body is read if a web page or nobody sends it,
+//! answered by the cluster, perhaps with webhooks' help, counted and audited. Input: HTTP requests. Output: HTTP responses. It
+//! must not know kinds.
 
 use std::sync::Arc;
 
 use http::request::Parts;
 use hyper::body::Incoming;
-use mortise_local_cluster::{Answer, Body, Method, Reply, Request, Subject, User, Watch};
+use jiff::Timestamp;
+use mortise_local_cluster::{Answer, Body, Method, Reply, Request, Status, Subject, User, Watch};
 use tokio::sync::{mpsc, watch};
 
 use crate::audit::{self, AuditLog, Received};
+use crate::browser::{self, Names};
 use crate::current::{Current, guard};
 use crate::encode::{self, Response};
 use crate::metrics::{Metrics, OpenWatch};
 use crate::webhook::{MAX_CALLS, Webhooks};
 use crate::{clock, decode, stream};
 
+const PANICKED: &str = "This request caused the cluster to panic. Look in its output for details.";
+
 /// What all connections share.
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) current: Current,
+    names: Names,
     pub(crate) webhooks: Webhooks,
     metrics: Arc<Metrics>,
     audit: Option<AuditLog>,
@@ -33,9 +39,9 @@ struct Audited {
 }
 
 impl Door {
-    pub(crate) fn new(current: Current, audit: Option<AuditLog>) -> Self {
+    pub(crate) fn new(current: Current, names: Names, audit: Option<AuditLog>) -> Self {
         let (webhooks, metrics) = (Webhooks::default(), Arc::default());
-        Self { current, webhooks, metrics, audit, closing: watch::Sender::new(false) }
+        Self { current, names, webhooks, metrics, audit, closing: watch::Sender::new(false) }
     }
 
     /// Ends the watches, and lets connections end after their requests.
@@ -58,36 +64,63 @@ impl Door {
     ) -> Response {
         let at = clock::now();
         let (head, body) = request.into_parts();
+        if let Err(status) = browser::check(&head, &self.names) {
+            return encode::refused(&status);
+        }
         let id = audit_id(&head);
-        let request = match decode::request(&head, body, user).await {
-            Ok(request) => request,
-            Err(status) => return encode::refused(&status),
+        let (mut request, fault) = decode::head(&head, user);
+        let refusal = self.refusal(&request);
+        // Nothing is read of a body that is refused.
+        let read = match refusal.clone().or(fault) {
+            Some(status) => Err(status),
+            None => decode::body(body).await,
         };
-        let subject = Subject::of(&request);
-        let received = self.audit.is_some().then(|| {
-            let user = self.user(&request);
-            received(&head, &request, id.clone(), at, peer, user, subject.clone())
-        });
-        let dry_run = request.parameter("dryRun") == Some("All");
-        let audited = Audited { received, subject, dry_run };
-        let mut response = self.encode(&request, audited).await;
+        let mut response = match read {
+            Ok(body) => {
+                request.body = body;
+                let audited = self.audited(&head, &request, id.clone(), at, peer);
+                self.encode(&request, audited).await
+            }
+            Err(status) => {
+                // It is not counted: anybody who reaches the port could make series.
+                if let (Some(_), Some(log)) = (refusal, &self.audit) {
+                    log.write(&self.received(&head, &request, id.clone(), at, peer), status.code);
+                }
+                encode::refused(&status)
+            }
+        };
         encode::add_header(&mut response, "audit-id", &id);
         response
     }
 
-    /// Who sends it, not whom he impersonates.
-    fn user(&self, request: &Request) -> User {
-        let headers = request.headers.iter().filter(|(name, _)| !name.starts_with("impersonate-"));
-        let request = Request {
-            method: request.method,
-            path: request.path.clone(),
-            query: Vec::new(),
-            headers: headers.cloned().collect(),
-            credentials: request.credentials.clone(),
-            body: Vec::new(),
-        };
+    /// Why the cluster refuses a request whatever its body.
+    fn refusal(&self, head: &Request) -> Option<Status> {
         let cluster = self.current.snapshot();
-        guard(|| cluster.user(&request, clock::now())).ok().flatten().unwrap_or_default()
+        let panicked = |_| Some(decode::refusal(500, "InternalError", PANICKED));
+        guard(|| cluster.refusal(head, clock::now())).unwrap_or_else(panicked)
+    }
+
+    fn audited(&self, head: &Parts, request: &Request, id: String, at: Timestamp, peer: String) -> Audited {
+        let received = self.audit.is_some().then(|| self.received(head, request, id, at, peer));
+        Audited { received, subject: Subject::of(request), dry_run: request.parameter("dryRun") == Some("All") }
+    }
+
+    fn received(&self, head: &Parts, request: &Request, id: String, at: Timestamp, peer: String) -> Received {
+        let mut subject = Subject::of(request);
+        if subject.verb == "create" && subject.name.is_empty() {
+            subject.name = audit::name_in(&request.body).unwrap_or_default();
+        }
+        let cluster = self.current.snapshot();
+        Received {
+            id,
+            at,
+            uri: head.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+            peer,
+            user_agent: request.header("user-agent").unwrap_or_default().to_owned(),
+            user: guard(|| cluster.user(request, clock::now())).ok().flatten().unwrap_or_default(),
+            impersonated: request.header("impersonate-user").map(str::to_owned),
+            subject,
+        }
     }
 
     async fn encode(self: &Arc<Self>, request: &Request, audited: Audited) -> Response {
@@ -148,7 +181,7 @@ impl Door {
                     let result = self.webhooks.call(&call, &self.current.snapshot()).await;
                     answers.push(Answer { call: *call, result });
                 }
-                Err(_) => return Err("This request caused the cluster to panic. Look in its output for details."),
+                Err(_) => return Err(PANICKED),
             }
         }
         Err("This request asks webhooks without end.")
@@ -195,28 +228,4 @@ fn audit_id(head: &Parts) -> String {
         },
         str::to_owned,
     )
-}
-
-fn received(
-    head: &Parts,
-    request: &Request,
-    id: String,
-    at: jiff::Timestamp,
-    peer: String,
-    user: User,
-    mut subject: Subject,
-) -> Received {
-    if subject.verb == "create" && subject.name.is_empty() {
-        subject.name = audit::name_in(&request.body).unwrap_or_default();
-    }
-    Received {
-        id,
-        at,
-        uri: head.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
-        peer,
-        user_agent: request.header("user-agent").unwrap_or_default().to_owned(),
-        user,
-        impersonated: request.header("impersonate-user").map(str::to_owned),
-        subject,
-    }
 }

@@ -6,6 +6,7 @@
 
 mod audit;
 mod authority;
+mod browser;
 mod clock;
 mod connection;
 mod current;
@@ -36,6 +37,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::audit::AuditLog;
 use crate::authority::Authority;
+use crate::browser::Names;
 use crate::current::Current;
 use crate::exchange::Door;
 use crate::saved::Saved;
@@ -47,7 +49,8 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 /// Threads that serve: one request may compute while others are read and written.
 const THREADS: usize = 4;
 
-/// How a server is set up.
+/// How a server is set up. In every mode requests need credentials: those of the kubeconfig, whose certificate is made at each
+/// start, a static token, or a ServiceAccount's token.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The cluster; its authority is set by the server.
@@ -112,7 +115,9 @@ impl Server {
             }
         };
         let audit = options.audit_log.as_deref().map(AuditLog::open).transpose()?;
-        let door = Arc::new(Door::new(Current::new(cluster, saved), audit));
+        let certificate = serving.chain.first().context("the certificate to serve with is empty")?;
+        let names = Names::new(certificate.clone(), address.port())?;
+        let door = Arc::new(Door::new(Current::new(cluster, saved), names, audit));
         let tls = connection::acceptor(serving, &authority)?;
         let mut tasks = JoinSet::new();
         tasks.spawn_on(work::work(Arc::clone(&door)), runtime.handle());

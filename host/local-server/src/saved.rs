@@ -1,9 +1,8 @@
 //! The cluster in a file: one line for each change, written before the change is seen, so that a killed process loses
 //! nothing. Input: a cluster and what was saved of it. Output: lines. It must not know what is in them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow};
@@ -32,7 +31,7 @@ pub(crate) struct Saved {
 impl Saved {
     /// The cluster that a folder keeps, or a new one; its file holds nothing but its objects then.
     pub(crate) fn open(folder: &Path, mut options: Options) -> Result<(Cluster, Self)> {
-        std::fs::create_dir_all(folder).with_context(|| format!("create the folder {}", folder.display()))?;
+        file::folder(folder)?;
         let path = folder.join(FILE);
         let cluster = if path.is_file() {
             let damaged = || format!("read the saved cluster {}: remove the file to begin anew", path.display());
@@ -82,8 +81,7 @@ impl Saved {
 }
 
 fn append(folder: &Path, path: &Path) -> Result<File> {
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    file.with_context(|| format!("open {} in {}: may the folder be written?", FILE, folder.display()))
+    file::append(path).with_context(|| format!("open {} in {}: may the folder be written?", FILE, folder.display()))
 }
 
 /// The records of complete lines. A process that was killed in the middle of a line had not answered the request.
