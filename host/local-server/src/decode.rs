@@ -1,18 +1,26 @@
 //! An HTTP request as the cluster takes it. Input: head, then body. Output: the request, or a refusal. It must not know what
 //! is asked.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use mortise_local_cluster::{Credentials, Method, Request, Status, User};
 use percent_encoding::percent_decode_str;
+use tokio::time::timeout;
 
 /// Largest body, as kube-apiserver has it.
 const MAX_BODY_BYTES: usize = 3 << 20;
 /// How much of a body that is too large is read to its end: a client that still sends when its connection is closed does not
 /// see why.
 const MAX_BYTES_TO_DROP: usize = 64 << 20;
+/// How much of the body of a refused request is taken from its connection, and for how long: a client that sends it meanwhile
+/// might see a reset instead of the refusal. As much as Go's server takes; clients on loopback need milliseconds.
+const MAX_REFUSED_BYTES: usize = 256 << 10;
+const MAX_REFUSED_TIME: Duration = Duration::from_secs(1);
 
 /// A request without its body, and why it is not one that the cluster answers. What cannot be read of it is empty: who asks comes
 /// first. The user is that of the client's certificate.
@@ -84,6 +92,18 @@ fn query(text: &str) -> Option<Vec<(String, String)>> {
         Some((decoded(&key.replace('+', " "))?, decoded(&value.replace('+', " "))?))
     };
     pairs.map(pair).collect()
+}
+
+/// Takes the body of a refused request from its connection. Nothing is kept of it.
+pub(crate) async fn drain(mut body: Incoming) {
+    let read = async {
+        let mut left = MAX_REFUSED_BYTES;
+        while let (Some(Ok(frame)), 1..) = (body.frame().await, left) {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        }
+    };
+    // One that does not come is left.
+    let _ = timeout(MAX_REFUSED_TIME, read).await;
 }
 
 /// Reads a body to its end.

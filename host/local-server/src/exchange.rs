@@ -65,14 +65,17 @@ impl Door {
         let at = clock::now();
         let (head, body) = request.into_parts();
         if let Err(status) = browser::check(&head, &self.names) {
+            tokio::spawn(decode::drain(body));
             return encode::refused(&status);
         }
         let id = audit_id(&head);
         let (mut request, fault) = decode::head(&head, user);
         let refusal = self.refusal(&request);
-        // Nothing is read of a body that is refused.
         let read = match refusal.clone().or(fault) {
-            Some(status) => Err(status),
+            Some(status) => {
+                tokio::spawn(decode::drain(body));
+                Err(status)
+            }
             None => decode::body(body).await,
         };
         let mut response = match read {
