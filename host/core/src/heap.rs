@@ -156,7 +156,7 @@ mod tests {
         check(|| Vec::from_iter((0..100).map(|number| number.to_string())));
         check(|| (0..100).map(|number| number.to_string()).collect::<Box<[_]>>());
         check(|| (0..100).map(|number| Arc::from(number.to_string())).collect::<Arc<[Arc<str>]>>());
-        check(|| Arc::<[Arc<str>]>::default());
+        check(Arc::<[Arc<str>]>::default);
         for len in [0, 1, 11, 12, 100, 10_000] {
             // Added in order, nodes are half full.
             check(|| {

@@ -295,8 +295,8 @@ fn of_writes() -> Vec<Row> {
             let mut index = DependencyIndex::default();
             let states: Vec<key::KeyState> = (0..10)
                 .map(|number| {
-                    let mut state = key::KeyState::default();
-                    state.name_conflicts = (0..1_000).map(|object| target(number * 1_000 + object)).collect();
+                    let name_conflicts = (0..1_000).map(|object| target(number * 1_000 + object)).collect();
+                    let state = key::KeyState { name_conflicts, ..key::KeyState::default() };
                     let key = Key { controller: ControllerId(1), name: Name::new("default", &number.to_string()) };
                     index.replace_conflicts(&key, &[], &state.name_conflicts);
                     state
