@@ -502,8 +502,10 @@ fn an_object_with_very_many_labels_is_found_by_each_and_its_change_costs_no_more
     };
     let mut store = Store::new();
     let mut allocations = |labels: usize| {
-        store.apply(labelled(labels, "old", 1));
-        let object = labelled(labels, "new", 2);
+        // A version that is not newer than the last event would be a replay.
+        let version = labels as u64;
+        store.apply(labelled(labels, "old", version));
+        let object = labelled(labels, "new", version + 1);
         let (count, _) = crate::allocations::counted(|| store.apply(object));
         let names = |selector: &str| {
             let selector = Selector::parse(selector).unwrap();
