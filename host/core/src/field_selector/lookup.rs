@@ -93,7 +93,7 @@ impl<'de, F: FnMut(usize, FieldValue)> Visitor<'de> for Seek<'_, F> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         if self.is_last {
-            return Err(A::Error::custom("no path goes through a list"));
+            return Err(A::Error::custom("no path leads through a list"));
         }
         while seq.next_element::<IgnoredAny>()?.is_some() {}
         Ok(())
