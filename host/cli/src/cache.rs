@@ -1,6 +1,8 @@
-//! Chooses the folder of compiled plugins. The host executes what is in it, so nobody else may write there.
+//! Folders in which nobody but this user may write, with the mode 0700 if they are new: that of compiled plugins, which it
+//! chooses, and that of a session. The host executes what is in them.
 
 use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,14 +12,15 @@ use anyhow::Context;
 /// one that can be made now it is the first: the host does without until it can be.
 pub fn folder(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     if let Some(given) = given {
-        make(&given)?;
+        // The host does without until it can be made.
+        let _ = found(&given)?;
         return Ok(given);
     }
     let mut refused = None;
     for candidate in candidates() {
-        match make(&candidate) {
-            Ok(true) => return Ok(candidate),
-            Ok(false) => {}
+        match found(&candidate) {
+            Ok(Ok(())) => return Ok(candidate),
+            Ok(Err(_)) => {}
             Err(error) => refused = Some(error),
         }
     }
@@ -36,12 +39,20 @@ fn candidates() -> Vec<PathBuf> {
     folders.into_iter().flatten().filter(|folder| folder.is_absolute()).map(|folder| folder.join("mortise")).collect()
 }
 
-/// Whether the folder is there, or was made.
-fn make(folder: &Path) -> anyhow::Result<bool> {
+/// Makes such a folder, or finds one.
+pub fn make(folder: &Path) -> anyhow::Result<()> {
+    found(folder)?.with_context(|| format!("cannot make {}", folder.display()))
+}
+
+/// The folder is there, or was made; else the machine's error.
+fn found(folder: &Path) -> anyhow::Result<io::Result<()>> {
     let name = folder.display();
-    // Its own errors are those of the machine. Does not follow a link: its owner could point it elsewhere later.
+    // Does not follow a link: its owner could point it elsewhere later.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    let Ok(metadata) = made.and_then(|()| std::fs::symlink_metadata(folder)) else { return Ok(false) };
+    let metadata = match made.and_then(|()| std::fs::symlink_metadata(folder)) {
+        Ok(metadata) => metadata,
+        Err(error) => return Ok(Err(error)),
+    };
     if !metadata.is_dir() {
         anyhow::bail!("{name} is not a folder; if it is a link, name its target");
     }
@@ -53,7 +64,7 @@ fn make(folder: &Path) -> anyhow::Result<bool> {
             "other users may write into the folder {name}, and the host executes its files; name a folder of your own"
         );
     }
-    Ok(true)
+    Ok(Ok(()))
 }
 
 #[cfg(test)]

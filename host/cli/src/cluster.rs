@@ -8,7 +8,17 @@ use clap::{Args, ValueEnum};
 use mortise_local_server::{Options, Server, read_tokens};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::words;
+use crate::{cache, words};
+
+/// What is printed about other users.
+const OTHERS: &str = "\
+Nobody is answered without credentials; that file has an administrator's. To be somebody else:
+  kubectl --as jane --as-group devs auth whoami      a user and a group; they need not exist
+  kubectl create serviceaccount robot                a ServiceAccount, by a token:
+  kubectl config set-credentials robot --token=$(kubectl create token robot)
+  kubectl --user robot auth whoami
+  mortise cluster --token-auth-file FILE             users with tokens that you choose
+";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -25,14 +35,21 @@ What it is:
   kubelets, in one process that starts within a second. Pods get addresses and run, but nothing runs in them:
   there are no containers, no logs and no exec. It listens on loopback alone.
 
+Who may use it:
+  Those who have credentials. The kubeconfig has an administrator's client certificate, and its file and the folder of
+  --state are for this user alone. Without credentials only /livez, /readyz, /healthz and /version are answered; with
+  RBAC such a request is of system:anonymous, to which roles may be bound. Other users have a ServiceAccount's token
+  (kubectl create token), or one of --token-auth-file, or are impersonated (kubectl --as). Requests of web pages, and
+  requests for a name that is not of loopback or of the certificate, are refused.
+
 Signals:
   SIGTERM or SIGINT ends it, with exit code 0.")]
 pub struct ClusterArgs {
     /// Port on loopback; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
-    /// Kubeconfig to write, of an administrator [default: kubeconfig in the folder of --state, else
-    /// mortise-cluster.kubeconfig in the system's temporary folder]
+    /// Kubeconfig to write, of an administrator and for this user alone [default: kubeconfig in the folder of --state, else
+    /// cluster.kubeconfig in the user's folder of mortise, such as ~/.cache/mortise]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Nodes that the cluster starts with
@@ -48,7 +65,7 @@ pub struct ClusterArgs {
     /// File with static bearer tokens: lines of token,user,uid and optionally ,"group1,group2"
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
-    /// Who may do what: everybody everything, or as roles and their bindings say
+    /// Who may do what: all who have credentials everything, or as roles and their bindings say, also to those who have none
     #[arg(long, value_name = "MODE", default_value = "AlwaysAllow")]
     authorization_mode: Authorization,
     /// File that gets a line of JSON for each request, as kube-apiserver's audit log at the level Metadata
@@ -72,10 +89,12 @@ enum Authorization {
 
 /// Serves until a signal.
 pub fn run(args: ClusterArgs) -> anyhow::Result<()> {
-    let kubeconfig = args.kubeconfig.unwrap_or_else(|| match &args.state {
-        Some(folder) => folder.join("kubeconfig"),
-        None => std::env::temp_dir().join("mortise-cluster.kubeconfig"),
-    });
+    let kubeconfig = match (args.kubeconfig, &args.state) {
+        (Some(file), _) => file,
+        (None, Some(folder)) => folder.join("kubeconfig"),
+        // Not the system's temporary folder: there, somebody else could be first to have a file of this name.
+        (None, None) => cache::folder(None)?.join("cluster.kubeconfig"),
+    };
     let tokens = args.token_auth_file.as_deref().map(read_tokens).transpose()?.unwrap_or_default();
     let cluster = mortise_local_cluster::Options {
         nodes: args.nodes,
@@ -94,7 +113,7 @@ pub fn run(args: ClusterArgs) -> anyhow::Result<()> {
     })?;
     server.write_kubeconfig(&kubeconfig)?;
     let path = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
-    let ready = format!("The cluster is ready at {}: export KUBECONFIG={}\n", server.url(), path.display());
+    let ready = format!("The cluster is ready at {}: export KUBECONFIG={}\n{OTHERS}", server.url(), path.display());
     // The signals are caught before anybody knows that there is a cluster to end.
     let ended = server.run_until(async {
         let mut terminate = signal(SignalKind::terminate())?;

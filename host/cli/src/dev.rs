@@ -12,7 +12,7 @@ use mortise_local_server::Server;
 use mortise_runtime::config::{self, BindAddress, Config, Namespace, WebhookConfig};
 use mortise_runtime::log;
 
-use crate::{component, words};
+use crate::{cache, component, words};
 
 /// What a session keeps in the folder it is started in: the kubeconfig, components.
 const FOLDER: &str = ".mortise";
@@ -105,7 +105,7 @@ fn sdk_around(folder: &Path) -> Option<PathBuf> {
 pub fn run(args: DevArgs) -> anyhow::Result<()> {
     let here = std::env::current_dir().context("reading the current folder")?;
     let folder = here.join(FOLDER);
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    cache::make(&folder)?;
     log::start_in_file(&folder.join("host.log"), &args.log_level)?;
     if let (true, Some(kubeconfig)) = (args.dry_run, &args.kubeconfig) {
         return dry_run(&folder, kubeconfig, &args.folders);
@@ -181,7 +181,7 @@ fn host(folder: &Path, kubeconfig: &Path) -> anyhow::Result<Config> {
         namespace,
         instance: "mortise-dev".to_owned(),
         plugin_dir: Some(folder.join("components")),
-        cache_dir: crate::cache::folder(None)?,
+        cache_dir: cache::folder(None)?,
         cache_key_file: None,
         development: true,
         require_service_account: false,

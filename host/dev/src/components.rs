@@ -1,9 +1,12 @@
 //! The components of plugins' folders, for commands that run them once. Input: folders. Output: plugins with their components,
 //! built as a session builds them. It must not know what they are for.
 
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 
 use crate::build::{self, Outcome};
 use crate::project;
@@ -37,4 +40,21 @@ pub fn components(folders: &[PathBuf], built: Option<&Path>) -> anyhow::Result<V
         components.push(Component { name: plugin.name, folder: plugin.folder, file });
     }
     Ok(components)
+}
+
+/// Makes the folder in which the host finds components; others can neither read nor write it.
+pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.with_context(|| format!("cannot make {}", folder.display()))
+}
+
+/// Puts a component where the host finds it, at once and whole, as a file of this user alone.
+pub(crate) fn put(folder: &Path, plugin: &str, component: &[u8]) -> anyhow::Result<()> {
+    let (target, partial) = (folder.join(format!("{plugin}.wasm")), folder.join(format!(".{plugin}.partial")));
+    let write = || -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+        file.write_all(component)?;
+        fs::rename(&partial, &target)
+    };
+    write().with_context(|| format!("cannot write {}", target.display()))
 }

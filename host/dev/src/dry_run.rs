@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::components::Component;
+use crate::components::{self, Component};
 use crate::event::Event;
 use crate::observer::Observed;
 use crate::{samples, session};
@@ -60,10 +60,10 @@ fn put(plugins: &[Component], folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    components::make_folder(folder)?;
     for Component { name, file, .. } in plugins {
-        let target = folder.join(format!("{name}.wasm"));
-        std::fs::copy(file, &target).with_context(|| format!("cannot write {}", target.display()))?;
+        let component = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        components::put(folder, name, &component)?;
     }
     Ok(())
 }

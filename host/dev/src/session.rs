@@ -28,7 +28,7 @@ use crate::observer::Observed;
 use crate::project::{self, Plugin};
 use crate::screen::Ask;
 use crate::sources::Saves;
-use crate::{clock, plain, samples, terminal};
+use crate::{clock, components, plain, samples, terminal};
 
 /// How often the builder looks whether the session has ended.
 const LOOK: Duration = Duration::from_millis(200);
@@ -60,7 +60,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let plugins = project::find(&options.folders)?;
     let components = options.host.plugin_dir.clone().context("a session needs a folder for components")?;
-    std::fs::create_dir_all(&components).with_context(|| format!("cannot make {}", components.display()))?;
+    components::make_folder(&components)?;
     remove_stale(&components, &plugins)?;
     let runtime =
         Builder::new_multi_thread().worker_threads(IO_THREADS).enable_all().build().context("starting I/O")?;
@@ -253,15 +253,13 @@ impl Builds {
     /// Puts a component where the host finds it, at once and whole, if it is not there already; what there is to show.
     fn hand_over(&self, plugin: &Plugin, component: &Path, elapsed_ms: u64) -> anyhow::Result<Event> {
         let target = self.components.join(format!("{}.wasm", plugin.name));
-        let partial = self.components.join(format!(".{}.partial", plugin.name));
         let cannot_read = || format!("cannot read {}", component.display());
         let built = std::fs::read(component).with_context(cannot_read)?;
         if self.has_served.borrow().contains(&plugin.name) && std::fs::read(&target).is_ok_and(|served| served == built)
         {
             return Ok(Event::Unchanged { plugin: plugin.name.clone() });
         }
-        std::fs::write(&partial, &built).with_context(|| format!("cannot write {}", partial.display()))?;
-        std::fs::rename(&partial, &target).with_context(|| format!("cannot write {}", target.display()))?;
+        components::put(&self.components, &plugin.name, &built)?;
         self.has_served.borrow_mut().insert(plugin.name.clone());
         let bytes = u64::try_from(built.len()).unwrap_or(u64::MAX);
         Ok(Event::Built { plugin: plugin.name.clone(), elapsed_ms, digest: digest::of(&built).to_string(), bytes })

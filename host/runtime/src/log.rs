@@ -6,8 +6,9 @@
 //! No field may have the name of a part of every JSON line (timestamp, level, message, target, span): it would be there
 //! twice.
 
-use std::fs::File;
-use std::io::{IsTerminal, Write as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IsTerminal, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
@@ -89,21 +90,21 @@ impl FromStr for Level {
 /// When another logger is installed, or no thread can be started.
 pub fn start(format: Format, level: &Level) -> anyhow::Result<()> {
     let filter = EnvFilter::builder().parse(&level.0).context("reading the log level")?;
-    let output = output(std::io::stderr())?;
+    let output = output(io::stderr())?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(output);
     let started = match format {
-        Format::Human => builder.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init(),
+        Format::Human => builder.with_ansi(io::stderr().is_terminal()).with_target(false).try_init(),
         Format::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init(),
     };
     started.map_err(|error| anyhow::anyhow!("starting the log: {error}"))
 }
 
-/// Starts the log, once a process, in a file instead of standard error.
+/// Starts the log, once a process, in a new file instead of standard error. It is for this user alone, as what plugins log may be.
 ///
 /// # Errors
 /// When the file cannot be written, another logger is installed, or no thread can be started.
 pub fn start_in_file(path: &Path, level: &Level) -> anyhow::Result<()> {
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let file = new_file(path).with_context(|| format!("cannot write {}", path.display()))?;
     let filter = EnvFilter::builder().parse(&level.0).context("reading the log level")?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(output(file)?);
     let started = builder.with_ansi(false).with_target(false).try_init();
@@ -140,6 +141,14 @@ fn report(Report { over, unwritten }: Report) {
     if unwritten.lines > 0 {
         let Dropped { lines, bytes } = unwritten;
         warn!(lines, bytes, "lines were lost, since the log could not be written");
+    }
+}
+
+/// A file in the place of an older one, which may have been made with another mode.
+fn new_file(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path),
     }
 }
 

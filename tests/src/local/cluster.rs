@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::program::{Objects, Program, mortise, until};
 
-fn start(folder: &Path, arguments: &[&str]) -> (Program, Objects) {
+/// A cluster whose kubeconfig is in the folder.
+pub(super) fn start(folder: &Path, arguments: &[&str]) -> (Program, Objects) {
     let kubeconfig = folder.join("kubeconfig");
     let kubeconfig_argument = kubeconfig.to_str().unwrap();
     let all = [&["cluster", "--kubeconfig", kubeconfig_argument], arguments].concat();

@@ -2,12 +2,14 @@
 //! know what a test shows.
 
 use std::fs::File;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kube::api::{Api, DynamicObject};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::client::Body;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Config};
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,9 +28,10 @@ pub(super) struct Program {
     seen: usize,
 }
 
-/// `mortise` with these arguments, in a folder.
+/// `mortise` with these arguments, in a folder, as a user whose umask lets everybody read and write.
 pub(super) fn mortise(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(built("debug/mortise"));
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 000; exec \"$0\" \"$@\""]).arg(built("debug/mortise"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
     command
 }
@@ -91,6 +94,22 @@ pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Files and folders below a folder, and itself, that other users may read, write or look into.
+pub(super) fn open_to_others(folder: &Path) -> Vec<PathBuf> {
+    let mut open = Vec::new();
+    let mut left = vec![folder.to_owned()];
+    while let Some(path) = left.pop() {
+        let found = std::fs::symlink_metadata(&path).unwrap();
+        if found.is_dir() {
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        if found.mode() & 0o077 != 0 {
+            open.push(path);
+        }
+    }
+    open
+}
+
 /// A client of a kubeconfig's cluster.
 pub(super) struct Objects {
     runtime: tokio::runtime::Runtime,
@@ -98,14 +117,38 @@ pub(super) struct Objects {
 }
 
 impl Objects {
+    /// With the kubeconfig's credentials.
     pub(super) fn of(kubeconfig: &Path) -> Self {
+        Self::changed(kubeconfig, |_| ())
+    }
+
+    /// With other credentials instead.
+    pub(super) fn with(kubeconfig: &Path, credentials: AuthInfo) -> Self {
+        Self::changed(kubeconfig, |config| config.auth_info = credentials)
+    }
+
+    /// With a part of the kubeconfig changed.
+    pub(super) fn changed(kubeconfig: &Path, change: impl FnOnce(&mut Config)) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let client = runtime.block_on(async {
             let file = Kubeconfig::read_from(kubeconfig).unwrap();
-            let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+            let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+            change(&mut config);
             Client::try_from(config).unwrap()
         });
         Self { runtime, client }
+    }
+
+    /// The HTTP status and the body of a request.
+    pub(super) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let request = request.body(Body::from(body.as_bytes().to_vec())).unwrap();
+        self.block_on(async {
+            let response = self.client.send(request).await.unwrap();
+            let status = response.status().as_u16();
+            let body = response.into_body().collect_bytes().await.unwrap();
+            (status, String::from_utf8_lossy(&body).into_owned())
+        })
     }
 
     /// The objects of a kind, of the namespace `default`.

@@ -1,11 +1,13 @@
 //! `mortise new` and `mortise dev`: from an empty folder to a plugin that is edited while it runs.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use kube::api::{Patch, PatchParams};
+use kube::config::AuthInfo;
 use serde_json::json;
 
-use super::program::{Objects, Program, mortise, until};
+use super::program::{Objects, Program, mortise, open_to_others, until};
 use crate::checkout::root;
 
 struct Session {
@@ -58,6 +60,23 @@ impl Session {
             conditions.iter().any(|it| it["type"] == "Ready" && it["reason"] == reason).then_some(())
         });
     }
+}
+
+#[test]
+fn what_a_session_keeps_is_its_users_alone_and_its_cluster_answers_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join(".mortise");
+    // As a former session of another mode left it.
+    std::fs::DirBuilder::new().mode(0o755).create(&kept).unwrap();
+    std::fs::write(kept.join("host.log"), "old").unwrap();
+    let session = Session::of_a_new_plugin(folder.path());
+    let open = open_to_others(&kept);
+    assert_eq!(open, [kept.clone()], "all but the folder, which others may not write");
+    assert!(!std::fs::read_to_string(kept.join("host.log")).unwrap().starts_with("old"));
+    let nobody = Objects::with(&kept.join("kubeconfig"), AuthInfo::default());
+    assert_eq!(nobody.ask("GET", "/api/v1/secrets", "").0, 401);
+    assert_eq!(nobody.ask("GET", "/apis/example.com/v1alpha1/websites", "").0, 401);
+    session.program.stop();
 }
 
 #[test]
