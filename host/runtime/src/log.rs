@@ -111,7 +111,7 @@ pub fn start_in_file(path: &Path, level: &Level) -> anyhow::Result<()> {
     started.map_err(|error| anyhow::anyhow!("starting the log: {error}"))
 }
 
-fn output(target: impl std::io::Write + Send + 'static) -> anyhow::Result<Arc<Output>> {
+fn output(target: impl io::Write + Send + 'static) -> anyhow::Result<Arc<Output>> {
     let output = Arc::new(Output::start(target, report).context("starting the thread of the log")?);
     Ok(Arc::clone(OUTPUT.get_or_init(|| output)))
 }
@@ -126,7 +126,7 @@ pub fn flush() {
 /// Prints to standard error, after the log. What cannot be printed is lost, as the log is: it ends nothing.
 pub fn print_error(text: &str) {
     flush();
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Lines that were dropped since the start of the process: over the budget, by share, and those that could not be written.

@@ -343,7 +343,8 @@ fn g11_a_tenant_whose_objects_would_fill_the_hosts_memory_reads_nothing_for_ten_
     let mut alone = Alone::with_tenants(&["team-a", "team-b"]);
     alone.tenant_serves("team-a", "podset", "1", "PodSet");
     alone.tenant_serves("team-b", "podset", "1", "PodSet");
-    let text = "x".repeat(1 << 20);
+    // A MiB with what is around it.
+    let text = "x".repeat((1 << 20) - 4_096);
     let grow = |alone: &mut Alone, namespace: &str, number: usize| {
         let (name, version) = (format!("c{number}"), (100 + number).to_string());
         let metadata = json!({"name": name, "namespace": namespace, "uid": name, "resourceVersion": version});
@@ -378,7 +379,8 @@ fn g11_all_tenants_together_have_a_bound_and_each_has_some_bytes_of_its_own_belo
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut alone = Alone::with_tenants(&names);
     names.iter().for_each(|name| alone.tenant_serves(name, "podset", "1", "PodSet"));
-    let text = "x".repeat(1 << 20);
+    // A MiB with what is around it.
+    let text = "x".repeat((1 << 20) - 4_096);
     let mut version = 100;
     let mut grow = |alone: &mut Alone, namespace: &str, count: usize| {
         for _ in 0..count {
