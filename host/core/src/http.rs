@@ -8,11 +8,10 @@ use std::sync::Arc;
 use crate::digest::{self, fingerprint};
 use crate::heap::{HeapBytes, shared};
 
-pub use self::redact::{REDACTED, SentValues};
 pub use self::url::Origin;
 pub(crate) use self::url::Url;
 
-mod redact;
+pub mod redact;
 mod url;
 
 /// Longest time from sending a request to the end of its response. As long as a write's, so that a request that is sent

@@ -25,9 +25,10 @@ use hyper_util::rt::TokioIo;
 use mortise_core::event::Sending;
 use mortise_core::generated::is_made;
 use mortise_core::grants::generated_not_granted;
+use mortise_core::http::redact::SentValues;
 use mortise_core::http::{
     Failure, FailureClass, Header, MAX_RESPONSE_BYTES, MAX_RESPONSE_HEADER_BYTES, MAX_RESPONSE_HEADERS, MAX_TIMEOUT_MS,
-    Origin, Response, SecretHeader, Sent, SentValues,
+    Origin, Response, SecretHeader, Sent,
 };
 use mortise_core::object::Name;
 use mortise_core::tenant;
