@@ -12,9 +12,11 @@ use crate::checkout::{Checkout, execute, line, start};
 use crate::summary::Tests;
 
 /// The targets, in the order of tests/fuzz/src/lib.rs.
-const TARGETS: [&str; 5] = ["config-map", "outcome", "admission", "watch", "manifest"];
-/// How long a target runs unless a person says otherwise, and in the test suite: a minute finds what a change has broken.
+const TARGETS: [&str; 7] = ["config-map", "outcome", "admission", "conversion", "watch", "manifest", "http-response"];
+/// How long a target runs unless a person says otherwise.
 const SECONDS: u64 = 60;
+/// How long it runs in the test suite, which finds what a change has broken: four times this in all, two at a time.
+const TESTED_SECONDS: u64 = 40;
 /// Targets of the test suite that run at once: CI has two cores.
 const AT_ONCE: usize = 2;
 /// Larger inputs find no other code, and make each run slower.
@@ -23,8 +25,10 @@ const MAX_INPUT_BYTES: u64 = 16 << 10;
 const TIMEOUT_SECONDS: u64 = 10;
 /// Slower inputs are kept as `slow-unit-*`.
 const SLOW_SECONDS: u64 = 2;
-/// The memory that an input may take: that of the host in deploy/.
-const MEMORY_MIB: u64 = 2_048;
+/// The memory of the fuzzer, with its corpus: what it takes beside an input is some tens of MiB.
+const MEMORY_MIB: u64 = 1_024;
+/// The largest allocation of an input: a component that is unpacked is the largest thing that the host takes in one piece.
+const ALLOCATION_MIB: u64 = 256;
 /// The inputs of one target in git: a few hundred KiB in all, and the fuzzer finds the rest again within its minute.
 const KEPT_INPUTS: usize = 100;
 /// The largest of them.
@@ -62,6 +66,7 @@ pub(crate) fn options(args: &[&str]) -> Option<(&'static str, Act)> {
     let act = match rest {
         [] => Act::Run { seconds: SECONDS },
         ["--seconds", seconds] => Act::Run { seconds: seconds.parse().ok()? },
+        ["--minutes", minutes] => Act::Run { seconds: minutes.parse::<u64>().ok()?.checked_mul(60)? },
         ["--minimise"] => Act::Minimise,
         [file] if !file.starts_with('-') => Act::Input((*file).to_owned()),
         _ => return None,
@@ -122,6 +127,7 @@ impl<'a> Fuzzer<'a> {
         let mut command = self.checkout.tool(&self.binary);
         command.env("MORTISE_FUZZ_TARGET", target);
         command.arg(format!("-timeout={TIMEOUT_SECONDS}")).arg(format!("-rss_limit_mb={MEMORY_MIB}"));
+        command.arg(format!("-malloc_limit_mb={ALLOCATION_MIB}"));
         command
     }
 
@@ -163,7 +169,7 @@ impl<'a> Fuzzer<'a> {
         let log = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let found = self.folder("tested", target)?;
         fs::remove_dir_all(&found).and_then(|()| fs::create_dir(&found)).context("empty the corpus of the test")?;
-        let mut command = self.run(target, SECONDS, &found)?;
+        let mut command = self.run(target, TESTED_SECONDS, &found)?;
         command.arg("-seed=1");
         println!("{}", line(&command));
         start(command.stdout(Stdio::null()).stderr(log))
@@ -232,6 +238,7 @@ mod tests {
     fn options_name_a_target_and_one_thing_to_do() {
         assert_eq!(options(&["watch"]), Some(("watch", Act::Run { seconds: 60 })));
         assert_eq!(options(&["watch", "--seconds", "5"]), Some(("watch", Act::Run { seconds: 5 })));
+        assert_eq!(options(&["watch", "--minutes", "20"]), Some(("watch", Act::Run { seconds: 1_200 })));
         assert_eq!(options(&["outcome", "a/b"]), Some(("outcome", Act::Input("a/b".to_owned()))));
         assert_eq!(options(&["manifest", "--minimise"]), Some(("manifest", Act::Minimise)));
         for wrong in [&[][..], &["other"], &["watch", "--seconds"], &["watch", "--seconds", "x"], &["watch", "-x"]] {

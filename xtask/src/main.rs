@@ -46,9 +46,9 @@ Commands:
                      which the output says; with MORTISE_REQUIRE_ADVISORIES=1 that fails.
   guests             Build the plugins to target/plugins/NAME.wasm, and the tests' guests to target/test-guests.
   bench [ARGS...]    Measure. ARGS are the benchmark's; `cargo xtask bench --help` lists them.
-  fuzz TARGET [--seconds N]
+  fuzz TARGET [--seconds N | --minutes N]
                      Look for inputs that break a promise of what reads text of others, for a minute or N seconds: config-map,
-                     outcome, admission, watch or manifest. `fuzz TARGET FILE` runs one input, and `fuzz TARGET --minimise`
+                     outcome, admission, conversion, watch, manifest or http-response. `fuzz TARGET FILE` runs one input, and `fuzz TARGET --minimise`
                      replaces the corpus in git by the small inputs that reach most. See tests/fuzz/README.md.
   gen [--check]      Regenerate the generated parts of deploy/ and the local cluster's documents of Kubernetes; with
                      --check, fail when they differ.

@@ -1,4 +1,4 @@
-//! A counting allocator, for tests of costs in bytes and allocations.
+//! A counting allocator, for tests of costs in bytes and allocations. The fuzz targets have this file as a module too.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,13 +10,16 @@ use crate::tree_bytes::allocated_bytes;
 pub(crate) struct Count {
     /// Not freed yet.
     pub(crate) held_bytes: isize,
+    /// The most that was held at once.
+    pub(crate) peak_bytes: isize,
     pub(crate) allocations: usize,
     /// Of all allocations, freed or not.
     pub(crate) allocated_bytes: usize,
 }
 
 thread_local! {
-    static COUNT: Cell<Count> = const { Cell::new(Count { held_bytes: 0, allocations: 0, allocated_bytes: 0 }) };
+    static COUNT: Cell<Count> =
+        const { Cell::new(Count { held_bytes: 0, peak_bytes: 0, allocations: 0, allocated_bytes: 0 }) };
 }
 
 /// The system's allocator, counted by thread, because tests run in parallel.
@@ -41,6 +44,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(|count| {
             count.held_bytes += taken(layout.size());
+            count.peak_bytes = count.peak_bytes.max(count.held_bytes);
             count.allocations += 1;
             count.allocated_bytes += layout.size();
         });
@@ -60,10 +64,14 @@ static COUNTING: Counting = Counting;
 
 pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (Count, T) {
     let before = COUNT.get();
+    COUNT.set(Count { peak_bytes: before.held_bytes, ..before });
     let result = work();
     let after = COUNT.get();
+    // What is counted around this one has its own peak.
+    COUNT.set(Count { peak_bytes: before.peak_bytes.max(after.peak_bytes), ..after });
     let count = Count {
         held_bytes: after.held_bytes - before.held_bytes,
+        peak_bytes: after.peak_bytes - before.held_bytes,
         allocations: after.allocations - before.allocations,
         allocated_bytes: after.allocated_bytes - before.allocated_bytes,
     };

@@ -1,5 +1,5 @@
-//! An AdmissionReview or a ConversionReview to a guest's request, and the guest's result to the response. An input is the
-//! review on one line, then what the guest returns: an object on the second line and texts on the others.
+//! An AdmissionReview to a guest's request, and the guest's result to the response. An input is the review on one line, then what
+//! the guest returns: an object on the second line and texts on the others. Or it says what to make of all three.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,23 +8,33 @@ use base64::engine::general_purpose::STANDARD;
 use mortise_core::admission::review::{Answer, Review};
 use mortise_core::admission::{AdmissionBackend, Checked, Operation, Verdict, Violation};
 use mortise_core::contract::GuestFault;
-use mortise_core::conversion::review::Review as ConversionReview;
-use mortise_core::conversion::{Conversion, ConversionBackend};
+use mortise_core::conversion::ConversionBackend;
 use mortise_core::digest::Digest;
 use mortise_core::limits::CallLimits;
 use mortise_core::manifest::Manifest;
+use mortise_core::tree_bytes::tree_bytes;
 use mortise_core::webhook::Purpose;
 use mortise_core::well_known::GENERATED_ANNOTATION;
 use serde_json::Value;
+
+use crate::cost::{self, Bound};
+use crate::worst::Maker;
 
 /// The plugin: it admits a kind of its own and one of others, and converts its own.
 const MANIFEST: &str = include_str!("admission/manifest.json");
 /// The most warnings of a response.
 const MAX_WARNINGS: usize = 16;
+/// Of each byte of a review while it is read: its objects without their managedFields, and those without values of Secrets.
+const PARSE_FACTOR: usize = 4;
+/// Of each byte of both objects, while they are compared: members, which are a name and a reference, in five bytes each. Deeper
+/// levels are part of the text of those above, so the text of a level is read again and not kept.
+const PATCH_FACTOR: usize = 32;
+/// Of each byte of the guest's texts: they are cut, and escaped for JSON.
+const TEXTS_FACTOR: usize = 16;
 /// The time of the request.
-const NOW_UNIX_MS: u64 = 1_700_000_000_000;
+pub(crate) const NOW_UNIX_MS: u64 = 1_700_000_000_000;
 
-static BACKENDS: LazyLock<(Arc<AdmissionBackend>, ConversionBackend)> = LazyLock::new(|| {
+pub(crate) static BACKENDS: LazyLock<(Arc<AdmissionBackend>, ConversionBackend)> = LazyLock::new(|| {
     let manifest = Manifest::parse(MANIFEST).expect("the manifest of this target is valid");
     let (digest, config): (_, Arc<str>) = (Digest("sha256:0".into()), "{}".into());
     let (specs, limits) = (manifest.admission.into(), CallLimits::default());
@@ -34,21 +44,55 @@ static BACKENDS: LazyLock<(Arc<AdmissionBackend>, ConversionBackend)> = LazyLock
 });
 
 pub(crate) fn run(input: &[u8]) {
-    let (review, rest) = crate::two_lines(input);
-    let (object, texts) = crate::two_lines(rest);
-    let (object, texts) = (String::from_utf8_lossy(object), String::from_utf8_lossy(texts));
-    match ConversionReview::parse(review) {
-        Ok(conversion) => convert(review, &conversion, &object),
-        Err(why) => assert!(!why.is_empty()),
+    match Maker::of(input) {
+        Some(mut maker) => {
+            let (review, object, texts) = made(&mut maker);
+            read(review.as_bytes(), &object, &texts);
+        }
+        None => {
+            let (review, rest) = crate::two_lines(input);
+            let (object, texts) = crate::two_lines(rest);
+            read(review, &String::from_utf8_lossy(object), &String::from_utf8_lossy(texts));
+        }
     }
-    match Review::parse(review, &BACKENDS.0) {
-        Ok(parsed) => admit(review, &parsed, &object, &texts),
+}
+
+/// A review, the object that the guest completes, and its texts.
+fn made(maker: &mut Maker<'_>) -> (String, String, String) {
+    let (object, other) = (maker.object("app.example.com/v1", "PodSet"), maker.object("app.example.com/v1", "PodSet"));
+    let completed = if maker.up_to(3) == 0 { object.replace(":0", ":1") } else { other.clone() };
+    let operation = maker.one(&["CREATE", "UPDATE", "DELETE"]);
+    let request = format!(
+        r#"{{"uid":"u","kind":{{"group":"app.example.com","version":"v1","kind":"PodSet"}},"resource":{{"group":"app.example.com","version":"v1","resource":"podsets"}},"operation":"{operation}","object":{object},"oldObject":{other}}}"#
+    );
+    let review = format!(r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{request}}}"#);
+    let line = format!("spec.{}: {}\n", "f".repeat(maker.count(64)), maker.text());
+    let texts = line.repeat(maker.count(line.len()));
+    (review, completed, texts)
+}
+
+fn read(text: &[u8], object: &str, texts: &str) {
+    let backend = &BACKENDS.0;
+    // The record of generated values is read as a tree, once for each object.
+    let peak = PARSE_FACTOR * text.len() + if has_record(text) { 2 * tree_bytes(text) } else { 0 };
+    let parsed = cost::within(
+        "parsing a review",
+        Bound { input: text.len(), peak },
+        || Review::parse(text, backend),
+        |read| read.as_ref().map_or_else(String::capacity, Review::bytes),
+    );
+    match parsed {
+        Ok(parsed) => admit(text, &parsed, object, texts),
         Err(why) => assert!(!why.is_empty()),
     }
 }
 
+fn has_record(text: &[u8]) -> bool {
+    text.windows(GENERATED_ANNOTATION.len()).any(|part| part == GENERATED_ANNOTATION.as_bytes())
+}
+
 /// The request in a review. None when only a parser that reads a part of it accepts it, which skips the rest.
-fn request_of(review: &[u8]) -> Option<Value> {
+pub(crate) fn request_of(review: &[u8]) -> Option<Value> {
     serde_json::from_slice::<Value>(review).ok().map(|review| review["request"].clone()).filter(Value::is_object)
 }
 
@@ -61,16 +105,29 @@ fn admit(text: &[u8], review: &Review, object: &str, texts: &str) {
             assert!(crate::json_of(text)["metadata"]["managedFields"].is_null());
         }
     }
-    let violations: Vec<Violation> = texts.lines().map(violation).collect();
-    let warnings: Vec<String> = texts.lines().map(str::to_owned).collect();
-    let completed = review.answer("podset", Verdict::Completed(object.to_owned()));
+    let checked = || {
+        let violations: Vec<Violation> = texts.lines().map(violation).collect();
+        review.answer("podset", Verdict::Checked(Checked::new(violations, texts.lines().map(str::to_owned))))
+    };
+    let kept = |answer: &Answer| answer.text.capacity();
+    // A violation and a warning of each line, before there are few of them.
+    let lines = texts.lines().count() * (size_of::<Violation>() + size_of::<String>() + 128);
+    let bound = Bound { input: text.len() + texts.len(), peak: TEXTS_FACTOR * texts.len() + 2 * lines };
+    let checked = cost::within("refusing an object", bound, checked, kept);
+    let input = text.len() + object.len();
+    let completed = cost::within(
+        "completing an object",
+        Bound { input, peak: PATCH_FACTOR * input },
+        || review.answer("podset", Verdict::Completed(object.to_owned())),
+        kept,
+    );
     check_patch(&request, object, &completed);
     for answer in [
         completed,
         review.admitted(),
         review.unavailable(429, texts),
         review.unavailable(503, object),
-        review.answer("podset", Verdict::Checked(Checked::new(violations, warnings))),
+        checked,
         review.answer("podset", Verdict::Fault(GuestFault::BadOutcome { message: texts.to_owned() })),
         review.answer("podset", Verdict::HostFault(texts.to_owned())),
     ] {
@@ -133,61 +190,4 @@ fn check_patch(request: &Value, completed: &str, answer: &Answer) {
         metadata.remove("managedFields");
     }
     assert_eq!(after, crate::json_of(completed), "by {patch}");
-}
-
-fn convert(text: &[u8], review: &ConversionReview, object: &str) {
-    let Some(request) = request_of(text) else { return };
-    let (mut success, mut count) = (review.success(), 0);
-    for source in review.objects() {
-        BACKENDS.1.converts(&source.reference().kind);
-        if let Some(asked) = review.request(source, &BACKENDS.1, NOW_UNIX_MS) {
-            assert!(json_if_read(&asked.object)["metadata"]["managedFields"].is_null());
-        }
-        let before = json_if_read(source.text());
-        for result in [
-            Conversion::Object(object.to_owned()),
-            Conversion::Object(converted_as_asked(&before, &request)),
-            Conversion::Refused(object.to_owned()),
-            Conversion::Fault(GuestFault::BadOutcome { message: object.to_owned() }),
-            Conversion::HostFault(object.to_owned()),
-        ] {
-            match review.converted("podset", source, result) {
-                Ok(result) => {
-                    if let Ok(result) = serde_json::from_str(&result) {
-                        check_identity(&before, &result, &request);
-                        success.push(&result.to_string()).expect("an input is smaller than the bound");
-                        count += 1;
-                    }
-                }
-                Err(failure) => crate::check_message(&failure.message),
-            }
-        }
-    }
-    let (success, failure) = (crate::json_of(&success.end()), crate::json_of(&review.failure(object)));
-    for response in [&success, &failure].map(|review| &review["response"]) {
-        assert_eq!(response["uid"], request["uid"]);
-        assert!(matches!(response["result"]["status"].as_str(), Some("Success" | "Failure")));
-    }
-    assert_eq!(success["response"]["convertedObjects"].as_array().map(Vec::len), Some(count));
-}
-
-/// Null when only a parser that skips a part of it reads it, such as what is nested deep.
-fn json_if_read(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_default()
-}
-
-/// What a guest returns that changes the version alone.
-fn converted_as_asked(source: &Value, request: &Value) -> String {
-    let mut object = source.clone();
-    object["apiVersion"] = request["desiredAPIVersion"].clone();
-    object.to_string()
-}
-
-/// The API server refuses objects with another identity.
-fn check_identity(source: &Value, converted: &Value, request: &Value) {
-    assert_eq!(converted["apiVersion"], request["desiredAPIVersion"]);
-    assert_eq!(converted["kind"], source["kind"]);
-    for field in ["name", "namespace", "uid", "ownerReferences", "finalizers", "managedFields", "resourceVersion"] {
-        assert_eq!(converted["metadata"][field], source["metadata"][field], "metadata.{field}");
-    }
 }

@@ -13,12 +13,28 @@ use mortise_source::pack::{Compression, pack};
 use mortise_source::{Origin, SourceEvent, is_dns_label};
 use serde_json::{Value, json};
 
+use crate::cost::{self, Bound};
+use crate::worst::Maker;
+
 /// Largest configuration, in YAML and in JSON.
 const MAX_CONFIG_BYTES: usize = 256 << 10;
+/// Of each byte of a ConfigMap: its base64 is decoded, and its configuration is a tree of YAML and of JSON.
+const READ_FACTOR: usize = 256;
+/// A component while it is unpacked grows by doubling.
+const UNPACK_BYTES: usize = 3 * MAX_COMPONENT_BYTES;
 /// The head of a component, and an empty custom section.
 const LEAST: &[u8] = b"\0asm\x0d\0\x01\0\0\x02\x01x";
 
 pub(crate) fn run(input: &[u8]) {
+    if let Some(mut maker) = Maker::of(input) {
+        // A value of JSON is one of YAML.
+        let value = maker.value();
+        return if maker.up_to(1) == 0 {
+            configured(value.as_bytes());
+        } else {
+            check(&name(), &format!(r#"{{"binaryData":{value},"data":{value}}}"#));
+        };
+    }
     let (Some((first, rest)), Ok(text)) = (input.split_first(), std::str::from_utf8(input)) else {
         return input.split_first().map_or((), |(first, rest)| stored(*first, rest));
     };
@@ -69,7 +85,20 @@ fn packed(component: &[u8]) {
 
 fn check(name: &Name, json: &str) {
     let source = configmap::source(name);
-    match read(name, json) {
+    let bound = Bound { input: json.len(), peak: READ_FACTOR * json.len() + UNPACK_BYTES };
+    let read = cost::within(
+        "reading a ConfigMap",
+        bound,
+        || read(name, json),
+        |read| match read {
+            SourceEvent::Found { offer, .. } => {
+                offer.config.len() + offer.digest.0.len() + offer.name.len() + offer.source.len()
+            }
+            SourceEvent::Unreadable(Unreadable { refusal, .. }) => refusal.message.capacity(),
+            _ => 0,
+        },
+    );
+    match read {
         SourceEvent::Found { offer, origin } => {
             assert!(is_dns_label(&offer.name) && offer.name == name.name);
             assert_eq!((&*offer.source, origin), (&*source, Origin::ConfigMap(name.clone())));

@@ -3,13 +3,20 @@
 //!
 //! A target must not know time, files or randomness: an input that fails once fails again.
 
+use mortise_core::tree_bytes;
 use serde_json::Value;
 
 mod admission;
+#[path = "../../../host/core/src/allocations.rs"]
+mod allocations;
 mod config_map;
+mod conversion;
+mod cost;
+mod http_response;
 mod manifest;
 mod outcome;
 mod watch;
+mod worst;
 
 /// A target.
 #[derive(Clone, Copy)]
@@ -21,12 +28,14 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 7] = [
     Target { name: "config-map", run: config_map::run },
     Target { name: "outcome", run: outcome::run },
     Target { name: "admission", run: admission::run },
+    Target { name: "conversion", run: conversion::run },
     Target { name: "watch", run: watch::run },
     Target { name: "manifest", run: manifest::run },
+    Target { name: "http-response", run: http_response::run },
 ];
 
 /// The target of a name.

@@ -10,22 +10,73 @@ use mortise_core::limits::{
 use mortise_core::manifest::{ControllerSpec, Exports, Manifest};
 use mortise_core::object::Kind;
 use mortise_core::permission::needed;
+use mortise_core::tree_bytes::tree_bytes;
 use mortise_core::webhook::{Address, Endpoint};
 use mortise_core::well_known::GROUP;
 use serde_json::Value;
 
+use crate::cost::{self, Bound};
+use crate::worst::{Maker, list};
+
+/// A manifest is read as a tree, which its definitions are copied out of; their texts are parts of its own.
+const TREES: usize = 3;
+/// Of each byte of a manifest that is kept: names and rules, each in a text of its own. Checked manifests have no more than a MiB,
+/// and few of them live.
+const KEPT_FACTOR: usize = 16;
 /// The verbs that change something.
 const WRITES: [&str; 4] = ["create", "update", "patch", "delete"];
 
 pub(crate) fn run(input: &[u8]) {
+    if let Some(mut maker) = Maker::of(input) {
+        return check(&made(&mut maker), "");
+    }
     let (first, live) = crate::two_lines(input);
     let (Ok(text), Ok(live)) = (std::str::from_utf8(first), std::str::from_utf8(live)) else { return };
+    check(text, live);
+}
+
+/// A manifest with a schema, controllers or more members of any content.
+fn made(maker: &mut Maker<'_>) -> String {
+    let (schema, printed) = (maker.value(), maker.value());
+    let (group, name) = ("app.example.com", "podsets.app.example.com");
+    let version = format!(
+        r#"{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{{"type":"object","default":{schema}}}}},"additionalPrinterColumns":{printed}}}"#
+    );
+    let names = r#"{"kind":"PodSet","plural":"podsets"}"#;
+    let definition = format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"{name}"}},"spec":{{"group":"{group}","scope":"Namespaced","names":{names},"versions":[{version}]}}}}"#
+    );
+    if maker.up_to(3) == 0 {
+        return definition;
+    }
+    let kind = r#"{"apiVersion":"app.example.com/v1","kind":"PodSet"}"#;
+    let owned = r#"{"apiVersion":"v1","kind":"Pod","update":"recreate"}"#;
+    let owns = list(owned, maker.count(owned.len() + 1).min(200));
+    let controller = format!(r#"{{"for":{kind},"owns":{owns}}}"#);
+    let controllers = list(&controller, 1 + maker.up_to(1) * maker.up_to(70));
+    let more = maker.value();
+    format!(
+        r#"{{"apiVersion":"mortise.dev/v1alpha1","kind":"PluginManifest","name":"podset","customResources":[{definition}],"controllers":{controllers},"{}":{more}}}"#,
+        maker.one(&["more", "limits", "http", "conversion", "admission"])
+    )
+}
+
+fn check(text: &str, live: &str) {
     let definition =
         serde_json::from_str::<Value>(text).ok().filter(|value| value["kind"] == "CustomResourceDefinition");
     if definition.is_some() {
         return check_plans("podset", text, live);
     }
-    match Manifest::parse(text) {
+    let parsed = cost::within(
+        "parsing a manifest",
+        Bound { input: text.len(), peak: TREES * tree_bytes(text.as_bytes()) + KEPT_FACTOR * text.len() },
+        || Manifest::parse(text),
+        |parsed| match parsed {
+            Ok(_) => KEPT_FACTOR * text.len(),
+            Err(refusal) => refusal.message.capacity(),
+        },
+    );
+    match parsed {
         Ok(manifest) => {
             check_bounds(&manifest);
             check_rights(&manifest);

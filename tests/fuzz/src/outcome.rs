@@ -6,11 +6,15 @@
 use std::collections::BTreeSet;
 
 use arbitrary::Unstructured;
-use mortise_core::contract::GuestFault;
+use mortise_core::contract::{Action, GuestFault, Outcome};
 use mortise_core::eviction::Blocked;
 use mortise_core::limits::{MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
 use mortise_core::plan::{self, Applied, Creates, Memory, Prepared, Sent, UnknownCreates};
 use mortise_core::spared::Spared;
+use mortise_core::tree_bytes::tree_bytes;
+
+use crate::cost::{self, Bound};
+use crate::worst::Maker;
 
 use self::case::Case;
 use self::cluster::Cluster;
@@ -23,13 +27,33 @@ mod rules;
 const MANAGER: &str = "mortise/podset";
 /// The time of all plans: no generated value becomes due.
 const NOW_UNIX_MS: u64 = 1_700_000_000_000;
+/// Trees of one object at a time, while an outcome is checked: the guest's and what is sent.
+const TREES: usize = 3;
+/// Of each byte of the guest's texts, beside these: their copies, one of which grows by doubling.
+const TEXTS_FACTOR: usize = 8;
+/// The message of a fault is a line of a KiB.
+const MAX_MESSAGE_BYTES: usize = 8 << 10;
 /// Plans until nothing is missing. Each group takes some, and a child at most a delete, a create, an apply and a removal.
 const MAX_ROUNDS: usize = 40;
 
 pub(crate) fn run(input: &[u8]) {
-    let Ok(case) = Case::read(&mut Unstructured::new(input)) else { return };
+    let case = match Maker::of(input) {
+        Some(mut maker) => Case::made(&mut maker),
+        None => Case::read(&mut Unstructured::new(input)),
+    };
+    let Ok(case) = case else { return };
     let Case { spec, primary, outcome, live } = &case;
-    match plan::prepare(spec, primary, outcome, None) {
+    let prepare = || plan::prepare(spec, primary, outcome, None);
+    let kept = |prepared: &Result<Prepared, GuestFault>| match prepared {
+        Ok(prepared) => prepared.bytes(),
+        Err(_) => MAX_MESSAGE_BYTES,
+    };
+    let texts = Vec::from_iter(texts(outcome));
+    let input: usize = texts.iter().map(|text| text.len()).sum();
+    // One object after the other is a tree, and its body another one; all that is left of them is text.
+    let trees = texts.iter().map(|text| tree_bytes(text.as_bytes())).max().unwrap_or_default();
+    let peak = kept(&prepare()) + TREES * trees + TEXTS_FACTOR * input;
+    match cost::within("preparing an outcome", Bound { input, peak }, prepare, kept) {
         Ok(prepared) => {
             let again = plan::prepare(spec, primary, outcome, Some(&prepared));
             assert_eq!(again.as_ref(), Ok(&prepared), "an outcome that is returned twice");
@@ -43,6 +67,19 @@ pub(crate) fn run(input: &[u8]) {
         }
         Err(other) => panic!("{other:?} is no fault of an outcome"),
     }
+}
+
+/// All texts that the guest wrote.
+fn texts(outcome: &Outcome) -> impl Iterator<Item = &str> {
+    let children = outcome.children.iter().flatten().flat_map(|child| [&*child.object, &*child.key]);
+    let actions = outcome.actions.iter().filter_map(|action| match action {
+        Action::Apply { object: text, .. } | Action::Patch { body: text, .. } => Some(&**text),
+        Action::Delete { .. } | Action::Evict { .. } => None,
+    });
+    let conditions = outcome.conditions.iter().flat_map(|it| [&*it.name, &*it.reason, &*it.message]);
+    let events = outcome.events.iter().flat_map(|it| [&*it.reason, &*it.message]);
+    let requests = outcome.requests.iter().map(|request| &*request.url);
+    children.chain(actions).chain(outcome.status.as_deref()).chain(conditions).chain(events).chain(requests)
 }
 
 /// The results of earlier writes, as a key remembers them.

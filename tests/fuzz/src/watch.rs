@@ -1,4 +1,5 @@
-//! The bytes of a watch to its events. An input is the stream, read as one that begins with a list and as one that does not.
+//! The bytes of a watch to its events. An input is the stream, read as one that begins with a list and as one that does not, or says
+//! what objects to make.
 
 use bytes::Bytes;
 use mortise_core::generated;
@@ -9,10 +10,33 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::cost::{self, Bound};
+use crate::worst::Maker;
+
+/// Of each byte of a stream while it is read, beside what is kept of it: a copy of the line, a copy without its managedFields, and
+/// members of an object, which are a name and a reference in five bytes each.
+const READ_FACTOR: usize = 24;
 /// Object types of which a stream has one; the second is the kind whose values the host may hide.
 const KINDS: [(&str, &str); 2] = [("v1", "Pod"), ("v1", "Secret")];
 
 pub(crate) fn run(input: &[u8]) {
+    match Maker::of(input) {
+        Some(mut maker) => read_stream(made(&mut maker).as_bytes()),
+        None => read_stream(input),
+    }
+}
+
+fn made(maker: &mut Maker<'_>) -> String {
+    let (api_version, kind) = KINDS[maker.up_to(1)];
+    let frame = |maker: &mut Maker<'_>| {
+        let (word, object) =
+            (maker.one(&["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]), maker.object(api_version, kind));
+        format!("{{\"type\":\"{word}\",\"object\":{object}}}\n")
+    };
+    (0..=maker.up_to(3)).map(|_| frame(maker)).collect()
+}
+
+fn read_stream(input: &[u8]) {
     let is_of_secrets = input.windows(b"Secret".len()).any(|window| window == b"Secret");
     let (api_version, kind) = KINDS[usize::from(is_of_secrets)];
     let kind = Kind::new(api_version, kind);
@@ -24,7 +48,35 @@ pub(crate) fn run(input: &[u8]) {
         let length = input.len() / 3 + 1;
         assert_eq!(whole, read(&kind, is_listing, input.chunks(length)), "cut at every {length} bytes");
         check_lines(&kind, is_listing, input);
+        check_cost(&kind, is_listing, input);
     }
+}
+
+/// What the cache counts for the objects of a stream is what they take. Texts that objects share are there before.
+fn check_cost(kind: &Kind, is_listing: bool, input: &[u8]) {
+    let mut interner = Interner::default();
+    let mut decode = || {
+        let mut decoder = Decoder::new(kind.clone(), is_listing);
+        decoder.push(Bytes::copy_from_slice(input));
+        let mut all = Vec::new();
+        while let Ok(Some(decoded)) = decoder.next(&mut interner) {
+            all.push(decoded);
+        }
+        all
+    };
+    let kept = bytes_of(&decode());
+    let bound = Bound { input: input.len(), peak: kept + READ_FACTOR * input.len() };
+    cost::within("reading a stream", bound, decode, bytes_of);
+}
+
+fn bytes_of(all: &Vec<Decoded>) -> usize {
+    let of_one = |decoded: &Decoded| match decoded {
+        Decoded::Listed(object) => object.bytes(),
+        Decoded::Event(WatchEvent::Applied(object) | WatchEvent::Deleted(object)) => object.bytes(),
+        Decoded::Event(WatchEvent::Undecodable { message }) => message.capacity(),
+        Decoded::Event(_) => 0,
+    };
+    all.capacity() * size_of::<Decoded>() + all.iter().map(of_one).sum::<usize>()
 }
 
 /// The events of a stream as text, with its end.

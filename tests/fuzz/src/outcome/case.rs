@@ -13,6 +13,8 @@ use mortise_core::manifest::{ControllerSpec, Manifest};
 use mortise_core::object::{Interner, Kind, Name, Object, ObjectRef};
 use serde_json::{Map, Value, json};
 
+use crate::worst::Maker;
+
 const MANIFEST: &str = include_str!("manifest.json");
 const UID: &str = "3b1e2c44-0000-4000-8000-000000000001";
 
@@ -69,6 +71,9 @@ const URLS: [&str; 4] = [
 ];
 const HEADERS: [&str; 5] = ["accept", "host", "x-a", "idempotency-key", "bad name"];
 
+/// The choices of an object that is neither deleted nor has successors.
+const PLAIN: [u8; 8] = [0xfe; 8];
+
 /// The controllers of the manifest.
 static CONTROLLERS: LazyLock<Vec<ControllerSpec>> =
     LazyLock::new(|| Manifest::parse(MANIFEST).expect("the manifest of this target is valid").controllers);
@@ -90,6 +95,16 @@ impl Case {
         let live = list(bytes, 4, |bytes| live(&primary, bytes))?;
         let outcome = outcome(bytes)?;
         Ok(Self { spec, primary, outcome, live })
+    }
+
+    /// One with the content that costs most, in a cluster without objects.
+    ///
+    /// # Errors
+    /// As those of `read`.
+    pub(super) fn made(maker: &mut Maker<'_>) -> Result<Self> {
+        let spec = CONTROLLERS[maker.up_to(CONTROLLERS.len() - 1)].clone();
+        let primary = primary(&spec.primary, &mut Unstructured::new(&PLAIN))?;
+        Ok(Self { spec, primary, outcome: made(maker), live: Vec::new() })
     }
 
     /// The kinds that the cache has.
@@ -178,6 +193,56 @@ fn outcome(bytes: &mut Unstructured<'_>) -> Result<Outcome> {
         finalized: bytes.ratio(1, 8)?,
         requests: list(bytes, 2, request)?,
     })
+}
+
+fn made(maker: &mut Maker<'_>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let child = |key: usize, object: String, handling| Child {
+        key: format!("{key}").into(),
+        object: object.into(),
+        handling,
+        or_skip: false,
+        adopt: false,
+        group: 0,
+        exact: Vec::new(),
+        generated: Vec::new(),
+    };
+    let members = |maker: &mut Maker<'_>| match maker.up_to(2) {
+        0 => format!(r#"{{"spec":{}}}"#, maker.value()),
+        1 => maker.members(|number| format!(r#""{number:x}":"""#)),
+        _ => maker.value(),
+    };
+    let mut children = Vec::new();
+    for _ in 0..maker.up_to(3) {
+        let (api_version, kind) = KINDS[maker.up_to(KINDS.len() - 1)];
+        let (data, labels) = (members(maker), maker.members(|number| format!(r#""l{number:x}":"""#)));
+        let object = format!(
+            r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"labels":{labels}}},"data":{data},"spec":{data}}}"#
+        );
+        let handling = [Handling::Managed, Handling::CreateOnce, Handling::Keep][maker.up_to(2)];
+        for _ in 0..maker.count(object.len()).min(32) {
+            children.push(child(children.len(), object.clone(), handling));
+        }
+    }
+    outcome.children = Some(children);
+    outcome.status = (maker.up_to(1) == 1).then(|| members(maker).into());
+    let long = "m".repeat(maker.count(1));
+    let reason = maker.one(&WORDS).to_owned();
+    for number in 0..maker.up_to(40) {
+        let (name, message) = (format!("C{number}"), long.clone());
+        outcome.conditions.push(Condition { name, status: ConditionStatus::True, reason: reason.clone(), message });
+    }
+    for _ in 0..maker.up_to(20) {
+        let name = Name::new("default", &long);
+        let regarding = Some(ObjectRef { kind: Kind::new("v1", "Pod"), name });
+        outcome.events.push(GuestEvent { warning: true, reason: reason.clone(), message: long.clone(), regarding });
+    }
+    for _ in 0..maker.up_to(3) {
+        let target = ObjectRef { kind: Kind::new("v1", "Node"), name: Name::new("", "node-1") };
+        let (patch_kind, body) = (PatchKind::Merge, members(maker).into());
+        outcome.actions.push(Action::Patch { target, patch_kind, body, subresource: None });
+    }
+    outcome
 }
 
 fn child(bytes: &mut Unstructured<'_>) -> Result<Child> {
