@@ -31,6 +31,8 @@ const PARSE_FACTOR: usize = 4;
 const PATCH_FACTOR: usize = 32;
 /// Of each byte of the guest's texts: they are cut, and escaped for JSON.
 const TEXTS_FACTOR: usize = 16;
+/// Texts of a response, whose list is a few KiB long.
+const LIST_BYTES: usize = 8 << 10;
 /// The time of the request.
 pub(crate) const NOW_UNIX_MS: u64 = 1_700_000_000_000;
 
@@ -112,7 +114,7 @@ fn admit(text: &[u8], review: &Review, object: &str, texts: &str) {
     let kept = |answer: &Answer| answer.text.capacity();
     // A violation and a warning of each line, before there are few of them.
     let lines = texts.lines().count() * (size_of::<Violation>() + size_of::<String>() + 128);
-    let bound = Bound { input: text.len() + texts.len(), peak: TEXTS_FACTOR * texts.len() + 2 * lines };
+    let bound = Bound { input: text.len() + texts.len(), peak: LIST_BYTES + TEXTS_FACTOR * texts.len() + 2 * lines };
     let checked = cost::within("refusing an object", bound, checked, kept);
     let input = text.len() + object.len();
     let completed = cost::within(
