@@ -92,7 +92,7 @@ mod tests {
         let (counted, most) = (1 << 20, half_more(1 << 20));
         assert!(costs(1, counted, counted, || vec![0; most - 64]));
         assert!(!costs(1, 2 * counted, counted, || vec![0; most + 64]), "it keeps too much");
-        let meanwhile = |bytes: usize| move || [vec![0; bytes], vec![1]].swap_remove(1);
+        let meanwhile = |bytes: usize| move || vec![vec![0; bytes], vec![1]].swap_remove(1);
         assert!(costs(1, counted, 0, meanwhile(most - 256)));
         assert!(!costs(1, counted, 0, meanwhile(most + 256)), "it takes too much meanwhile");
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use mortise_core::http::{MAX_RESPONSE_BYTES, REDACTED, Response, SentValues};
+use mortise_core::http::redact::{REDACTED, SentValues};
+use mortise_core::http::{MAX_RESPONSE_BYTES, Response};
 use mortise_core::response::Refused;
 
 use crate::cost::{self, Bound};

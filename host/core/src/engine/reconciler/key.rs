@@ -394,7 +394,7 @@ impl PlanMemory {
     pub fn of_plan<'a>(&'a mut self, left_out: &'a [LeftOut], now_ms: u64) -> Memory<'a> {
         let Self { applied, exact, sent, blocked, undeletable, replacements } = self;
         undeletable.end(now_ms);
-        let spared = Spared { left_out, undeletable: (!undeletable.is_empty()).then_some(&*undeletable) };
+        let spared = Spared { left_out, undeletable: (!undeletable.is_empty()).then_some((&*undeletable, now_ms)) };
         Memory { applied, exact, sent, blocked, creates: replacements.creates(now_ms), spared }
     }
 }

@@ -334,9 +334,10 @@ impl Reconciler {
         if !failed {
             state.failures = 0;
         }
-        // A blocked eviction has its own retry, which may be earlier than the guest's requeue.
-        let evicts_in_ms = state.memory.blocked.next_ms().map(|at_ms| at_ms.saturating_sub(now_ms));
-        let requeue_ms = run.ending.requeue_ms.into_iter().chain(evicts_in_ms.filter(|_| !failed)).min();
+        // A blocked eviction and a denied delete have their own retries, which may be earlier than the guest's requeue.
+        let retries = [state.memory.blocked.next_ms(), state.memory.undeletable.next_ms(now_ms)];
+        let retry_ms = retries.into_iter().flatten().map(|at_ms| at_ms.saturating_sub(now_ms)).min();
+        let requeue_ms = run.ending.requeue_ms.into_iter().chain(retry_ms.filter(|_| !failed)).min();
         let due_ms = match requeue_ms {
             Some(requeue_ms) => now_ms.saturating_add(requeue_ms),
             None => {
