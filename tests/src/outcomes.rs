@@ -703,7 +703,7 @@ fn native_tests_refuse_patches_that_would_show_values_of_secrets_as_the_host_doe
         json!({"op": "copy", "from": "/data/password", "path": "/data/shown"}),
         json!({"op": "test", "path": "/data/password", "value": "Z3Vlc3M="}),
     ] {
-        let patch = acts(Patch::json(key("v1", "Secret"), &json!([operation])));
+        let patch = acts(Patch::json(key("v1", "Secret"), json!([operation])));
         let refused = refusal(VAULT, &patch, Some("default"));
         assert!(refused.contains("values of a Secret are not copied, moved or tested"), "{refused}");
     }

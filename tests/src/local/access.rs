@@ -88,7 +88,7 @@ fn all_that_a_cluster_writes_is_its_users_alone_whatever_the_umask() {
         let (program, objects) = start(folder.path(), &arguments);
         objects.ask("GET", SECRETS, "");
         for path in [&folder.path().join("a"), &kubeconfig(folder.path()), &audit] {
-            assert_eq!(open_to_others(path), [PathBuf::new(); 0]);
+            assert_eq!(open_to_others(path), Vec::<PathBuf>::new());
         }
         program.stop();
     }
@@ -98,7 +98,7 @@ fn all_that_a_cluster_writes_is_its_users_alone_whatever_the_umask() {
     let mut program = Program::start(command);
     let file = folder.path().join("cache/mortise/cluster.kubeconfig");
     program.line(&format!("export KUBECONFIG={}", file.display()));
-    assert_eq!(open_to_others(file.parent().unwrap()), [PathBuf::new(); 0]);
+    assert_eq!(open_to_others(file.parent().unwrap()), Vec::<PathBuf>::new());
     program.stop();
 }
 

@@ -71,7 +71,7 @@ fn what_a_session_keeps_is_its_users_alone_and_its_cluster_answers_no_other() {
     std::fs::write(kept.join("host.log"), "old").unwrap();
     let session = Session::of_a_new_plugin(folder.path());
     let open = open_to_others(&kept);
-    assert_eq!(open, [kept.clone()], "all but the folder, which others may not write");
+    assert_eq!(open, std::slice::from_ref(&kept), "all but the folder, which others may not write");
     assert!(!std::fs::read_to_string(kept.join("host.log")).unwrap().starts_with("old"));
     let nobody = Objects::with(&kept.join("kubeconfig"), AuthInfo::default());
     assert_eq!(nobody.ask("GET", "/api/v1/secrets", "").0, 401);

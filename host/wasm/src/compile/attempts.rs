@@ -49,11 +49,9 @@ impl Attempts {
         let mut recorded = self.lock();
         recorded.has_ended = true;
         for (digest, before) in std::mem::take(&mut recorded.before) {
-            let withdrawn = match before {
-                0 => Ok(cache.forget(&digest)),
-                before => cache.attempt(&digest, before),
-            };
-            if let Err(error) = withdrawn {
+            if before == 0 {
+                cache.forget(&digest);
+            } else if let Err(error) = cache.attempt(&digest, before) {
                 warn!(%digest, %error, "cannot withdraw the record of a compilation");
             }
         }
