@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Error};
+use mortise_core::certificates::AUTHORITY_MS;
 use serde_json::{Value, json};
 
 use super::admission::{authority_secret, forget_authority, kept};
@@ -185,8 +186,9 @@ fn l3_a_removed_plugin_converts_until_the_host_ends_and_then_only_the_stored_ver
 fn a_crd_trusts_the_next_authority_before_it_issues_and_no_call_fails_meanwhile() {
     let mut world = World::new("conversion-rotation");
     forget_authority(&world);
-    // It reaches two thirds of its lifetime in twenty seconds.
-    world.apply(&authority_secret(140_000, 100_000));
+    // Twenty seconds before a third of an authority's life is left.
+    let left_ms = AUTHORITY_MS / 3 + 20_000;
+    world.apply(&authority_secret(AUTHORITY_MS - left_ms, left_ms.cast_signed()));
     world.start_host();
     world.offer_bytes("converting", &component());
     world.wait_ready("converting");
