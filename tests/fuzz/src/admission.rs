@@ -29,7 +29,7 @@ const PARSE_FACTOR: usize = 4;
 /// Of each byte of both objects, while they are compared: members, which are a name and a reference, in five bytes each. Deeper
 /// levels are part of the text of those above, so the text of a level is read again and not kept.
 const PATCH_FACTOR: usize = 32;
-/// Of each byte of the guest's texts: they are cut, and escaped for JSON.
+/// Of each byte of the guest's texts, which are cut and escaped for JSON, and of the review, whose object they are about.
 const TEXTS_FACTOR: usize = 16;
 /// Texts of a response, whose list is a few KiB long.
 const LIST_BYTES: usize = 8 << 10;
@@ -114,7 +114,8 @@ fn admit(text: &[u8], review: &Review, object: &str, texts: &str) {
     let kept = |answer: &Answer| answer.text.capacity();
     // A violation and a warning of each line, before there are few of them.
     let lines = texts.lines().count() * (size_of::<Violation>() + size_of::<String>() + 128);
-    let bound = Bound { input: text.len() + texts.len(), peak: LIST_BYTES + TEXTS_FACTOR * texts.len() + 2 * lines };
+    let input = text.len() + texts.len();
+    let bound = Bound { input, peak: LIST_BYTES + TEXTS_FACTOR * input + 2 * lines };
     let checked = cost::within("refusing an object", bound, checked, kept);
     let input = text.len() + object.len();
     let completed = cost::within(
