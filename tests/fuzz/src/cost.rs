@@ -19,7 +19,7 @@ pub(crate) struct Bound {
 }
 
 /// Bytes that are not counted: a handful of names, and lists of a few.
-pub(crate) const SLACK_BYTES: usize = 16 << 10;
+const SLACK_BYTES: usize = 16 << 10;
 /// The same of a peak, of which most targets know a formula and no count: what turns text into a hundred times as much memory takes
 /// megabytes for inputs of these sizes.
 const PEAK_SLACK_BYTES: usize = 256 << 10;
