@@ -5,6 +5,7 @@
 
 mod admission;
 mod adoption;
+mod attack;
 mod bluegreen;
 mod children;
 mod conversion;
@@ -29,6 +30,7 @@ mod isolation;
 mod kinds;
 mod lifecycle;
 mod memcached;
+mod memory;
 mod metrics_access;
 mod mydaemonset;
 mod node_storm;

@@ -34,13 +34,13 @@ struct Shared {
 }
 
 /// A server whose response depends on the path.
-struct Server {
+pub(super) struct Server {
     port: u16,
     shared: Arc<Shared>,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let listener = listener();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared::default());
@@ -55,7 +55,7 @@ impl Server {
         Self { port, shared }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(super) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
@@ -69,7 +69,7 @@ impl Server {
         self.shared.changed.notify_all();
     }
 
-    fn guest(&self) -> Vec<u8> {
+    pub(super) fn guest(&self) -> Vec<u8> {
         guest(self.port)
     }
 }

@@ -1,5 +1,7 @@
 //! What end-to-end tests use: a control plane that no other test uses meanwhile, one host process, and clients. It cleans up
 //! after each test, and knows nothing of what is tested.
+//!
+//! `MORTISE_E2E_HOST` names another host than the debug build, for figures of time.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -60,6 +62,8 @@ pub struct World {
     pub client: Client,
     runtime: tokio::runtime::Runtime,
     pub host: Option<Host>,
+    /// The control group in which its hosts start; that of the tests unless a test has one of its own.
+    pub group: Option<PathBuf>,
     cache: tempfile::TempDir,
     audit_mark: u64,
     log_mark: u64,
@@ -146,8 +150,9 @@ impl World {
         let client = runtime.block_on(client(&plane.kubeconfig(ADMIN).unwrap()));
         let cache = tempfile::tempdir().unwrap();
         let namespace = format!("e2e-{name}");
+        let (host, group) = (None, None);
         let mut world =
-            Self { plane, namespace, client, runtime, host: None, cache, audit_mark: 0, log_mark: 0, _turn: turn };
+            Self { plane, namespace, client, runtime, host, group, cache, audit_mark: 0, log_mark: 0, _turn: turn };
         world.until("the namespace is free", || {
             world.plane.kubectl_output(&["create", "namespace", &world.namespace]).ok()
         });
@@ -228,7 +233,15 @@ impl World {
         arguments: &[&str],
     ) -> Host {
         let (metrics, probes) = (free_port(), free_port());
-        let mut command = Command::new(built("debug/mortise"));
+        let program = std::env::var_os("MORTISE_E2E_HOST").map_or_else(|| built("debug/mortise"), PathBuf::from);
+        let mut command = match &self.group {
+            None => Command::new(program),
+            Some(group) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", r#"echo $$ > "$0" && exec "$@""#]).arg(group.join("cgroup.procs")).arg(program);
+                shell
+            }
+        };
         command
             .args(["run", "--namespace", namespace])
             .arg("--kubeconfig")

@@ -1,6 +1,9 @@
 //! A guest that does what a host must survive: `spec.mode` selects the misbehaviour. `ok` behaves, so that a test can
 //! see that the host still works.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use mortise_sdk::info;
 use mortise_sdk::prelude::*;
 
@@ -10,6 +13,9 @@ use mortise_sdk::prelude::*;
 pub struct HostileSpec {
     /// The misbehaviour.
     pub mode: Mode,
+    /// Of `fill`: the size of the status, and of the child.
+    #[serde(default)]
+    pub bytes: u32,
 }
 
 /// The last result.
@@ -17,6 +23,9 @@ pub struct HostileSpec {
 pub struct HostileStatus {
     /// The mode of the last call that returned.
     pub mode: Mode,
+    /// Of `fill`: maps with an empty key each, a tree of which takes a hundred times their text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filling: Vec<BTreeMap<String, u8>>,
 }
 
 /// The modes.
@@ -55,6 +64,8 @@ pub enum Mode {
     InvalidUtf8,
     /// Reads a kind that it does not declare.
     UndeclaredRead,
+    /// Breaks no rule, and fills every bound with the content that costs most, each second.
+    Fill,
     /// Fails with a retry.
     Retry,
     /// Fails terminally.
@@ -68,7 +79,9 @@ const OUTPUT_BYTES: usize = 64_000_000;
 fn reconcile(object: &Hostile, cx: &Context) -> Result<Outcome<HostileStatus>, Failure> {
     let mode = object.spec.mode;
     match mode {
-        Mode::Ok => Ok(one(json!({})).status(&HostileStatus { mode }).ready(true, "Ok", "it behaves")),
+        Mode::Ok => {
+            Ok(one(json!({})).status(&HostileStatus { mode, filling: Vec::new() }).ready(true, "Ok", "it behaves"))
+        }
         Mode::Loop => spin(),
         Mode::Alloc => Err(Failure::terminal(allocate().to_string())),
         Mode::Trap => panic!("it traps because spec.mode is trap"),
@@ -89,9 +102,48 @@ fn reconcile(object: &Hostile, cx: &Context) -> Result<Outcome<HostileStatus>, F
             let secrets: Vec<Object> = cx.list(&Query::of_kind("v1", "Secret"))?;
             Ok(Outcome::new().ready(true, "Read", secrets.len().to_string()))
         }
+        Mode::Fill => fill(object, cx),
         Mode::Retry => Err(Failure::retry("it fails for now because spec.mode is retry")),
         Mode::Terminal => Err(Failure::terminal("it fails for good because spec.mode is terminal")),
     }
+}
+
+/// Reads of one call, as many as the host remembers, each with so long a selector that they have the 512 KiB that it keeps.
+const QUERIES: usize = 1_000;
+const SELECTOR_BYTES: usize = 500;
+/// Lines of one call, as many as the host takes.
+const LINES: usize = 100;
+/// Events of one call, as many as the host takes.
+const EVENTS: usize = 16;
+/// The longest name of an object, and the longest message of an Event.
+const NAME_BYTES: usize = 253;
+const MESSAGE_BYTES: usize = 1_024;
+
+fn fill(object: &Hostile, cx: &Context) -> Result<Outcome<HostileStatus>, Failure> {
+    let (mode, bytes, now) = (object.spec.mode, object.spec.bytes as usize, cx.now_unix_ms());
+    let name = object.metadata.name.as_str();
+    let longest = format!("{}/", ["d"; 126].join("."));
+    for number in 0..QUERIES {
+        let first = format!("{name}-{number}={}", "v".repeat(63));
+        let selector = format!("{first},{longest}{first}").chars().take(SELECTOR_BYTES).collect::<String>();
+        cx.count(&Query::<Object>::of_kind("v1", "ConfigMap").selector(selector))?;
+    }
+    for line in 0..LINES {
+        info!("line {line} of {name}: {}", "x".repeat(1_000));
+    }
+    let filling = vec![BTreeMap::from([(String::new(), 0)]); bytes / r#"{"":0},"#.len()];
+    let data: BTreeMap<String, &str> =
+        (0..bytes / r#""k00000":"","#.len()).map(|key| (format!("k{key:05}"), "")).collect();
+    let child = Child::new("config", &json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data}));
+    let mut outcome = Outcome::children([child]).status(&HostileStatus { mode, filling });
+    for number in 0..EVENTS {
+        let about = format!("{number}-{now}-");
+        let message = format!("{about}{}", "m".repeat(MESSAGE_BYTES - about.len()));
+        let long = format!("{about}{}", "n".repeat(NAME_BYTES - about.len()));
+        let regarding = ObjectKey::new("v1", "ConfigMap", object.metadata.namespace.as_deref(), &long);
+        outcome = outcome.event(Event::warning("Full", message).regarding(regarding));
+    }
+    Ok(outcome.requeue_after(Duration::from_secs(1)))
 }
 
 fn config(metadata: Value) -> Child {
