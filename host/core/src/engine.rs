@@ -20,6 +20,7 @@ use crate::store::{Change, Store};
 use crate::time::Now;
 use crate::watch::WatchEvent;
 
+mod allowance;
 mod config;
 mod context;
 mod health;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::allowance::Allowance;
 use super::context::Context;
 use super::message::ToReconciler;
 use crate::call::CallId;
@@ -29,6 +30,7 @@ mod finalizers;
 mod kept_calls;
 mod key;
 mod keys;
+mod leaving;
 mod ledger;
 mod live_reads;
 mod plugin_counts;
@@ -50,6 +52,7 @@ use exchanges::Exchanges;
 use faults::PluginFaults;
 use key::CallInFlight;
 use keys::Keys;
+use leaving::Leaving;
 use ledger::Ledger;
 use live_reads::LiveRead;
 use plugin_counts::PluginCounts;
@@ -66,6 +69,7 @@ pub(super) struct Reconciler {
     /// The controllers of each kind: one, or any number for a built-in kind (L2).
     by_primary: Map<Kind, Arc<[ControllerId]>>,
     keys: Keys,
+    leaving: Leaving,
     index: DependencyIndex,
     /// Bytes of what is kept of keys.
     kept_bytes: Ledger,
@@ -80,8 +84,8 @@ pub(super) struct Reconciler {
     /// When the turns go on that had no time left in the last step.
     more_turns_ms: Option<u64>,
     enqueuing: Enqueuing,
-    /// How many keys of large sets were woken in this millisecond.
-    woken: (u64, usize),
+    /// Keys of large sets that are woken.
+    woken: Allowance,
     /// What the current step was charged.
     charges: Charges,
     /// Calls in flight, by share.
@@ -114,6 +118,7 @@ impl Reconciler {
             last_controller: 0,
             by_primary: Map::default(),
             keys: Keys::default(),
+            leaving: Leaving::default(),
             index: DependencyIndex::default(),
             kept_bytes: Ledger::new(kept_calls::BOUNDS),
             wanted_objects: PluginCounts::default(),
@@ -123,7 +128,7 @@ impl Reconciler {
             slots_free_ms: None,
             more_turns_ms: None,
             enqueuing: Enqueuing::default(),
-            woken: (0, 0),
+            woken: Allowance::of(wake::WOKEN_PER_MS),
             charges: Charges::default(),
             calling: PluginCounts::default(),
             writing: PluginCounts::default(),
@@ -168,10 +173,10 @@ impl Reconciler {
     }
 
     /// The time at which a delayed key is due, or the keys of a throttled plugin, or those that wait for call slots, or
-    /// more keys of a large set, or an HTTP request.
+    /// more keys of a large set or of a controller that is gone, or an HTTP request.
     pub fn next_due_ms(&self) -> Option<u64> {
         let of_keys = self.throttled.values().copied().chain(self.queue.next_due_ms()).chain(self.slots_free_ms);
-        let of_keys = of_keys.chain(self.more_turns_ms).chain(self.next_wake_ms());
+        let of_keys = of_keys.chain(self.more_turns_ms).chain(self.next_wake_ms()).chain(self.leaving.next_due_ms());
         of_keys.chain(self.exchanges.next_due_ms()).min()
     }
 
@@ -186,7 +191,7 @@ impl Reconciler {
 #[cfg(test)]
 impl Reconciler {
     pub fn key_count(&self) -> usize {
-        self.controllers.keys().map(|id| self.keys.of(*id).len()).sum()
+        self.keys.count()
     }
 
     /// Bytes that a share keeps.

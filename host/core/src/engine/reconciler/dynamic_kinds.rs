@@ -110,6 +110,13 @@ impl DynamicKinds {
 }
 
 impl Reconciler {
+    /// The plugin is gone.
+    pub(super) fn forget_kinds(&mut self, plugin: &str, cx: &mut Context<'_>) {
+        if let Some(of_plugin) = self.dynamic_kinds.plugins.remove(plugin) {
+            cx.discard(of_plugin);
+        }
+    }
+
     /// A key's last call is replaced by another, or dropped.
     pub(super) fn name_kinds(&mut self, key: &Key, plugin: &Arc<str>, named: Named, cx: &mut Context<'_>) {
         let Named { before, after } = named;

@@ -15,11 +15,13 @@ use super::plugin_counts::PluginCounts;
 use crate::backoff::request_delay_ms;
 use crate::heap::shared;
 use crate::http::{Failure, FailureClass, HttpId, OutgoingRequest, Replied, Reply, Response, Sent};
+use crate::manifest::http::{HttpRule, rule_of};
 use crate::map::Map;
+use crate::object::Name;
 use crate::tenant::{share, share_name};
 use crate::time::Now;
 use crate::token_bucket::TokenBucket;
-use crate::workqueue::Key;
+use crate::workqueue::{ControllerId, Key};
 
 mod denials;
 mod in_flight;
@@ -39,6 +41,8 @@ pub(super) struct Exchanges {
     per_minute: u32,
     of_key: BTreeMap<Key, Vec<Exchange>>,
     keys: Map<HttpId, Key>,
+    /// Controllers that are gone and of which not all keys are dropped.
+    gone: BTreeSet<ControllerId>,
     last_id: u64,
     last_reply: u64,
     /// Those that wait for a time.
@@ -126,6 +130,7 @@ impl Exchanges {
             per_minute,
             of_key: BTreeMap::new(),
             keys: Map::default(),
+            gone: BTreeSet::new(),
             last_id: 0,
             last_reply: 0,
             due: BTreeSet::new(),
@@ -147,8 +152,37 @@ impl Exchanges {
         self.retain(key, |exchange| is_kept(&exchange.request));
     }
 
-    pub fn drop_key(&mut self, key: &Key) {
-        self.retain(key, |_| false);
+    /// Returns how many there were.
+    pub fn drop_key(&mut self, key: &Key) -> usize {
+        self.retain(key, |_| false)
+    }
+
+    /// A version that takes over may declare less than the one before.
+    pub fn keep_declared(&mut self, id: ControllerId, rules: &[HttpRule]) {
+        let first = Key { controller: id, name: Name::new("", "") };
+        let of_controller = self.of_key.range(first..).map(|(key, _)| key).take_while(|key| key.controller == id);
+        for key in of_controller.cloned().collect::<Vec<_>>() {
+            self.keep(&key, |request| {
+                let rule = rule_of(rules, &request.origin).filter(|rule| rule.methods.contains(&request.method));
+                let has = |secret: &Arc<str>| rule.is_some_and(|rule| rule.secrets.contains(secret));
+                rule.is_some() && request.secret_headers.iter().all(|header| has(&header.secret))
+            });
+        }
+    }
+
+    /// A controller is gone: nothing of it is sent, though its keys are dropped later.
+    pub fn end(&mut self, id: ControllerId) {
+        self.gone.insert(id);
+    }
+
+    /// All its keys are dropped.
+    pub fn ended(&mut self, id: ControllerId) {
+        self.gone.remove(&id);
+    }
+
+    /// The key of a request that is wanted.
+    fn key_of(&self, id: HttpId) -> Option<&Key> {
+        self.keys.get(&id).filter(|key| !self.gone.contains(&key.controller))
     }
 
     /// After a call without an outcome: what it has read the reply to is sent further on, as for a call that failed because
@@ -164,8 +198,10 @@ impl Exchanges {
         }
     }
 
-    fn retain(&mut self, key: &Key, is_kept: impl Fn(&Exchange) -> bool) {
-        let Some(exchanges) = self.of_key.get_mut(key) else { return };
+    /// Returns how many were dropped.
+    fn retain(&mut self, key: &Key, is_kept: impl Fn(&Exchange) -> bool) -> usize {
+        let Some(exchanges) = self.of_key.get_mut(key) else { return 0 };
+        let before = exchanges.len();
         for dropped in exchanges.extract_if(.., |exchange| !is_kept(exchange)) {
             self.keys.remove(&dropped.id);
             if let Some(due_ms) = dropped.due_ms {
@@ -177,9 +213,11 @@ impl Exchanges {
             self.denials.end(&dropped.plugin, dropped.id);
             self.kept.subtract(&share_name(&dropped.plugin), of_request(&dropped.request) + dropped.reply_bytes());
         }
+        let dropped = before - exchanges.len();
         if exchanges.is_empty() {
             self.of_key.remove(key);
         }
+        dropped
     }
 
     /// Why the new ones of these requests cannot be kept, if so.
@@ -245,7 +283,7 @@ impl Exchanges {
 
     /// Whether one is in flight that nobody wants any more. If a successor overtook it, the server would end with the former.
     fn is_held_back(&self, of: &Of) -> bool {
-        self.in_flight.changing(of).any(|id| !self.keys.contains_key(&id))
+        self.in_flight.changing(of).any(|id| self.key_of(id).is_none())
     }
 
     /// The replies to a key's requests.
@@ -310,7 +348,7 @@ impl Exchanges {
     fn send_parked(&mut self, plugin: &Arc<str>, now_ms: u64, sent: &mut Vec<(HttpId, Key, Arc<OutgoingRequest>)>) {
         while !self.throttled.contains_key(plugin) && self.in_flight.has_room(plugin) {
             let Some(id) = self.parked.get_mut(plugin).and_then(VecDeque::pop_front) else { break };
-            let Some(key) = self.keys.get(&id).cloned() else { continue };
+            let Some(key) = self.key_of(id).cloned() else { continue };
             let of = (Arc::clone(plugin), key.name.clone());
             if self.is_held_back(&of) {
                 self.held.entry(of).or_default().insert(id);
@@ -337,7 +375,7 @@ impl Exchanges {
         let of = self.in_flight.end(id)?;
         self.freed = true;
         self.release(&of);
-        let (plugin, key) = (of.0, self.keys.get(&id)?.clone());
+        let (plugin, key) = (of.0, self.key_of(id)?.clone());
         self.exchange_mut(id)?.is_busy = false;
         match &sent {
             Sent::NotSent => {}
@@ -468,7 +506,7 @@ impl Exchanges {
     }
 
     fn exchange_mut(&mut self, id: HttpId) -> Option<&mut Exchange> {
-        let key = self.keys.get(&id)?;
+        let key = self.keys.get(&id).filter(|key| !self.gone.contains(&key.controller))?;
         self.of_key.get_mut(key)?.iter_mut().find(|exchange| exchange.id == id)
     }
 

@@ -45,6 +45,7 @@ impl Reconciler {
             let Some((share, before)) = self.kept_bytes.most() else { return };
             let some = self.keys_to_give_up(&share, keys);
             if some.is_empty() {
+                // What keys keep whose controller is gone leaves without this.
                 return;
             }
             for key in some {
