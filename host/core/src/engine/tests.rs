@@ -46,6 +46,7 @@ mod orphans;
 mod other_hosts;
 mod owners;
 mod ownership;
+mod pieces;
 mod predicates;
 mod requirements;
 mod scopes;
