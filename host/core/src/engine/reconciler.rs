@@ -40,6 +40,7 @@ mod requests;
 mod run;
 mod shedding;
 mod status;
+mod throttled;
 mod turn;
 mod wake;
 mod writes;
@@ -57,6 +58,7 @@ use ledger::Ledger;
 use live_reads::LiveRead;
 use plugin_counts::PluginCounts;
 use shedding::Shed;
+use throttled::Throttled;
 
 #[derive(Debug)]
 pub(super) struct Reconciler {
@@ -101,7 +103,7 @@ pub(super) struct Reconciler {
     exchanges: Exchanges,
     dynamic_kinds: DynamicKinds,
     /// The shares that are over their write budget, and until when their keys wait.
-    throttled: BTreeMap<Arc<str>, u64>,
+    throttled: Throttled,
     /// Plugins whose keys wait until a person lets them.
     suspended: BTreeSet<Arc<str>>,
     /// Plugins that have one call at a time.
@@ -138,7 +140,7 @@ impl Reconciler {
             faults: BTreeMap::new(),
             exchanges: Exchanges::new(http_requests_per_minute),
             dynamic_kinds: DynamicKinds::default(),
-            throttled: BTreeMap::new(),
+            throttled: Throttled::default(),
             suspended: BTreeSet::new(),
             confined: BTreeSet::new(),
             shed: Shed::default(),
@@ -164,8 +166,7 @@ impl Reconciler {
             }
             ToReconciler::Throttle { share, until_ms } => {
                 // Each write reports its own buckets alone, so an earlier time does not replace a later one.
-                let throttled_ms = self.throttled.entry(share).or_default();
-                *throttled_ms = until_ms.max(*throttled_ms);
+                self.throttled.hold(&share, until_ms);
             }
             ToReconciler::Resync => self.resync(cx),
             ToReconciler::Wrote { key, op, result } => self.on_wrote(&key, &op, result, cx),
@@ -175,7 +176,8 @@ impl Reconciler {
     /// The time at which a delayed key is due, or the keys of a throttled plugin, or those that wait for call slots, or
     /// more keys of a large set or of a controller that is gone, or an HTTP request.
     pub fn next_due_ms(&self) -> Option<u64> {
-        let of_keys = self.throttled.values().copied().chain(self.queue.next_due_ms()).chain(self.slots_free_ms);
+        let of_keys =
+            self.throttled.next_due_ms().into_iter().chain(self.queue.next_due_ms()).chain(self.slots_free_ms);
         let of_keys = of_keys.chain(self.more_turns_ms).chain(self.next_wake_ms()).chain(self.leaving.next_due_ms());
         of_keys.chain(self.exchanges.next_due_ms()).min()
     }

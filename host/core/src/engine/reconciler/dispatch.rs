@@ -38,7 +38,7 @@ impl Reconciler {
                 cx.observe(Observation::Enqueued { controller, retry: lane == Lane::Retry });
             }
         }
-        for (share, _) in self.throttled.extract_if(.., |_, until_ms| *until_ms <= cx.now.mono_ms) {
+        while let Some(share) = self.throttled.take_due(cx.now.mono_ms) {
             self.queue.unpark_share(&share);
         }
         cx.messages.extend(self.index.take_field_changes().into_iter().map(Message::Field));
@@ -51,7 +51,7 @@ impl Reconciler {
             }
             turns += 1;
             let used_up = |share: &Arc<str>| {
-                if self.throttled.contains_key(share) {
+                if self.throttled.has(share) {
                     Some(ParkedFor::Budget)
                 } else if !self.calling.has_room(share, self.call_slots) {
                     Some(ParkedFor::Calls)

@@ -12,6 +12,7 @@ pub(super) use self::kept::BOUNDS;
 use self::kept::{no_room, response_without_room};
 use super::ledger::Ledger;
 use super::plugin_counts::PluginCounts;
+use super::throttled::Throttled;
 use crate::backoff::request_delay_ms;
 use crate::heap::shared;
 use crate::http::{Failure, FailureClass, HttpId, OutgoingRequest, Replied, Reply, Response, Sent};
@@ -56,7 +57,7 @@ pub(super) struct Exchanges {
     held: BTreeMap<Of, BTreeSet<HttpId>>,
     budgets: BTreeMap<Arc<str>, TokenBucket>,
     /// Plugins that are over their budget, and until when.
-    throttled: BTreeMap<Arc<str>, u64>,
+    throttled: Throttled,
     /// Those whose last result is that nobody has granted what they carry.
     denials: Denials,
     /// By share.
@@ -139,7 +140,7 @@ impl Exchanges {
             in_flight: InFlight::default(),
             held: BTreeMap::new(),
             budgets: BTreeMap::new(),
-            throttled: BTreeMap::new(),
+            throttled: Throttled::default(),
             denials: Denials::default(),
             kept: Ledger::new(BOUNDS),
             next_due_ms: None,
@@ -316,7 +317,7 @@ impl Exchanges {
             parked.push_back(id);
             plugins.insert(plugin);
         }
-        plugins.extend(self.throttled.extract_if(.., |_, until_ms| *until_ms <= now_ms).map(|(plugin, _)| plugin));
+        plugins.extend(std::iter::from_fn(|| self.throttled.take_due(now_ms)));
         if std::mem::take(&mut self.freed) {
             plugins.extend(self.parked.keys().cloned());
         }
@@ -325,13 +326,13 @@ impl Exchanges {
             self.send_parked(&plugin, now_ms, &mut sent);
         }
         let due_ms = self.due.first().map(|(due_ms, _)| *due_ms);
-        self.next_due_ms = self.throttled.values().copied().chain(due_ms).min();
+        self.next_due_ms = self.throttled.next_due_ms().into_iter().chain(due_ms).min();
         sent
     }
 
     /// Why a plugin's further requests wait, if they do because there were too many.
     pub fn over_budget(&self, plugin: &str) -> Option<String> {
-        self.throttled.contains_key(plugin).then(|| {
+        self.throttled.has(plugin).then(|| {
             format!(
                 "{plugin} is over its budget of {} HTTP requests a minute, so further ones wait; if it needs more, raise \
                  --plugin-requests-per-minute of `mortise run`",
@@ -346,7 +347,7 @@ impl Exchanges {
     }
 
     fn send_parked(&mut self, plugin: &Arc<str>, now_ms: u64, sent: &mut Vec<(HttpId, Key, Arc<OutgoingRequest>)>) {
-        while !self.throttled.contains_key(plugin) && self.in_flight.has_room(plugin) {
+        while !self.throttled.has(plugin) && self.in_flight.has_room(plugin) {
             let Some(id) = self.parked.get_mut(plugin).and_then(VecDeque::pop_front) else { break };
             let Some(key) = self.key_of(id).cloned() else { continue };
             let of = (Arc::clone(plugin), key.name.clone());
@@ -360,7 +361,7 @@ impl Exchanges {
             let bucket =
                 self.budgets.entry(Arc::clone(plugin)).or_insert_with(|| TokenBucket::full(now_ms, per_minute));
             if let Some(wait_ms) = bucket.spend(now_ms, per_minute) {
-                self.throttled.insert(Arc::clone(plugin), now_ms + wait_ms);
+                self.throttled.hold(plugin, now_ms + wait_ms);
             }
             self.in_flight.begin(id, of, !request.method.only_reads());
             sent.push((id, key, request));
