@@ -17,6 +17,12 @@ pub(crate) type Walls = Range<DateTime>;
 /// does not fire within them never does.
 const CYCLE_MONTHS: i32 = 400 * 12;
 const HOUR: u32 = 60;
+
+#[cfg(test)]
+thread_local! {
+    /// Months that this thread has looked at.
+    pub(crate) static MONTHS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 /// One bit for the first day of each of the six weeks that a month may touch.
 const WEEKS: u64 = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28 | 1 << 35;
 
@@ -104,6 +110,8 @@ impl Expression {
 
     /// The days of a month, as bits 1 to 31.
     fn days_of(&self, month: Month) -> u64 {
+        #[cfg(test)]
+        MONTHS.set(MONTHS.get() + 1);
         if self.months >> month.number() & 1 == 0 {
             return 0;
         }

@@ -16,10 +16,12 @@ use crate::event::{Effect, Event};
 use crate::observation::Observation;
 use crate::plan::Reserved;
 use crate::scope::Slice;
+use crate::store::pieces::{Ended, LOOKS_PER_OBJECT};
 use crate::store::{Change, Store};
 use crate::time::Now;
 use crate::watch::WatchEvent;
 
+mod allowance;
 mod config;
 mod context;
 mod health;
@@ -32,11 +34,17 @@ pub use config::Config;
 pub use health::{Health, PluginHealth};
 pub use outbox::WriteBudget;
 
+use allowance::Allowance;
 use context::Context;
 use lifecycle::Lifecycle;
 use message::Message;
 use outbox::Outbox;
 use reconciler::Reconciler;
+
+/// Looks at objects that lists lack or no watch shows, in a millisecond, of which they take half.
+const LOOKS_PER_MS: usize = 4_096;
+/// Looks that take a microsecond.
+const LOOKS_PER_US: usize = 8;
 
 /// The state machines and the messages between them.
 #[derive(Debug)]
@@ -47,6 +55,9 @@ pub struct Engine {
     reconciler: Reconciler,
     outbox: Outbox,
     messages: VecDeque<Message>,
+    /// Lists that have ended and are not complete.
+    ending: VecDeque<Slice>,
+    pieces: Allowance,
     draining: bool,
     /// The earliest time for which [`Effect::WakeAt`] was sent.
     wake_at: Option<u64>,
@@ -73,6 +84,8 @@ impl Engine {
             ),
             outbox: Outbox::new(config.instance, config.leader_election, config.write_budget),
             messages: VecDeque::new(),
+            ending: VecDeque::new(),
+            pieces: Allowance::of(LOOKS_PER_MS),
             draining: false,
             wake_at: None,
         }
@@ -89,6 +102,7 @@ impl Engine {
             Event::Shutdown => self.draining = true,
             event => self.take(event, effects),
         }
+        self.end_lists(effects);
         self.deliver(effects);
         self.with(effects, |machines, cx| machines.lifecycle.run_timers(cx));
         self.with(effects, |machines, cx| machines.lifecycle.run_audits(cx));
@@ -96,6 +110,7 @@ impl Engine {
         self.with(effects, |machines, cx| machines.reconciler.run_queue(cx));
         self.with(effects, |machines, cx| machines.reconciler.run_requests(cx));
         self.deliver(effects);
+        self.drop_unshown();
         self.store.build_indexes();
         self.set_wake(effects);
     }
@@ -175,8 +190,8 @@ impl Engine {
     fn deliver(&mut self, effects: &mut Vec<Effect>) {
         while let Some(message) = self.messages.pop_front() {
             match &message {
-                Message::Forget(kind) => self.store.forget(kind),
-                Message::Drop(slice) => self.store.drop_slice(slice),
+                Message::Forget(kind) => effects.extend(self.store.forget(kind).map(Effect::Discard)),
+                Message::Drop(slice) => effects.extend(self.store.drop_slice(slice).map(Effect::Discard)),
                 Message::Field(field) => self.store.select_field(&field.kind, &field.path, field.is_selected),
                 Message::Restored { .. } => self.lifecycle.watched().for_each(|kind| self.store.rewind(kind)),
                 _ => {}
@@ -216,10 +231,8 @@ impl Engine {
                 self.messages.push_back(Message::Restored { slice: slice.clone(), lists: false, message });
             }
             WatchEvent::ListDone(version) => {
-                for change in self.store.end_list(slice, version) {
-                    self.on_change(slice, &change, true, effects);
-                }
-                self.on_progress(slice, effects);
+                self.store.begin_end(slice, version);
+                self.ending.push_back(slice.clone());
             }
             WatchEvent::Applied(object) => {
                 let change = self.store.apply_of(slice, *object);
@@ -248,6 +261,41 @@ impl Engine {
         }
     }
 
+    /// Takes out of the cache what lists that have ended lack, as much as this millisecond allows. A list is complete when
+    /// nothing is left to be taken out (R4).
+    fn end_lists(&mut self, effects: &mut Vec<Effect>) {
+        let before = self.pieces.left(self.now.mono_ms);
+        let mut looks = before;
+        while looks > 0
+            && let Some(slice) = self.ending.pop_front()
+        {
+            if !self.lifecycle.watches(&slice) {
+                continue;
+            }
+            match self.store.end_next(&slice, &mut looks) {
+                Ended::Lost(change) => {
+                    let charged_us = self.reconciler.charged_us();
+                    self.on_change(&slice, &change, true, effects);
+                    let us = self.reconciler.charged_us() - charged_us;
+                    let took = usize::try_from(us).unwrap_or(usize::MAX).saturating_mul(LOOKS_PER_US);
+                    looks = looks.saturating_sub(LOOKS_PER_OBJECT.saturating_add(took));
+                    self.ending.push_front(slice);
+                }
+                Ended::NotYet => self.ending.push_front(slice),
+                Ended::Complete => self.on_progress(&slice, effects),
+                Ended::Abandoned => {}
+            }
+        }
+        self.pieces.spend(before - looks);
+    }
+
+    /// The same of what no watch shows any more.
+    fn drop_unshown(&mut self) {
+        let before = self.pieces.left(self.now.mono_ms);
+        let left = self.store.drop_next(before);
+        self.pieces.spend(before - left);
+    }
+
     fn on_change(&mut self, slice: &Slice, change: &Change, by_list: bool, effects: &mut Vec<Effect>) {
         self.with(effects, |machines, cx| {
             machines.lifecycle.on_change(change, cx);
@@ -267,7 +315,9 @@ impl Engine {
 
     /// Requests a [`Event::Tick`] for the next timer, when that is earlier than the tick that was requested last.
     fn set_wake(&mut self, effects: &mut Vec<Effect>) {
-        let due_ms = [self.lifecycle.next_due_ms(), self.reconciler.next_due_ms()].into_iter().flatten().min();
+        let is_ending = !self.ending.is_empty() || self.store.is_dropping();
+        let more_ms = is_ending.then(|| self.pieces.next_ms());
+        let due_ms = [self.lifecycle.next_due_ms(), self.reconciler.next_due_ms(), more_ms].into_iter().flatten().min();
         if let Some(due_ms) = due_ms
             && self.wake_at.is_none_or(|wake_at| due_ms < wake_at)
         {

@@ -11,6 +11,7 @@ use crate::component::{Compiled, Offer, Unreadable};
 use crate::conversion::ConversionBackend;
 use crate::crd::{CrdError, CrdOwner};
 use crate::digest::Digest;
+use crate::garbage::Garbage;
 use crate::http::{HttpId, OutgoingRequest, Sent};
 use crate::memory::Pressure;
 use crate::object::{Object, ObjectRef};
@@ -207,4 +208,6 @@ pub enum Effect {
     WakeAt(u64),
     /// Count or log this for operators.
     Observe(Observation),
+    /// Free this where nothing waits for it.
+    Discard(Garbage),
 }

@@ -27,6 +27,7 @@ pub mod eviction;
 pub mod expectation;
 pub mod field_selector;
 pub mod finalizer;
+pub mod garbage;
 pub mod generated;
 pub mod grants;
 mod heap;

@@ -2,7 +2,7 @@
 //!
 //! Watch events and lists come in, [`Change`]s go out. A snapshot shares persistent maps with the store, so the writer
 //! never waits for a reader and a reader never sees a change (R1). `store/table.rs` holds one kind with its indexes,
-//! `store/listing.rs` merges lists (R6), `store/answers.rs` shares what queries select.
+//! `store/listing.rs` merges lists (R6), `store/pieces.rs` takes out what is gone, `store/answers.rs` shares what queries select.
 //!
 //! Several watches may show parts of one kind, each one namespace or all ([`Slice`]); all of them have the same labels, also
 //! while these change. Each has a list and a progress of its own, and their objects are in one table. What no watch shows
@@ -30,12 +30,14 @@ pub(crate) use self::answers::{Answer, KeptAnswer};
 use self::answers::{Answers, State};
 pub use self::change::Change;
 use self::listing::{Recent, Seen, Tombstones};
+use self::pieces::Ending;
 use self::table::{Part, Table};
 
 mod answers;
 mod change;
 mod field_index;
 pub(crate) mod listing;
+pub(crate) mod pieces;
 mod postings;
 mod table;
 #[cfg(test)]
@@ -52,6 +54,8 @@ pub struct Store {
     writing: Map<Kind, Writing>,
     /// Kinds with an index that is not complete.
     building: BTreeSet<Kind>,
+    /// Kinds with objects that perhaps no watch shows any more.
+    dropping: BTreeSet<Kind>,
     /// The first number of changes of a kind that is read again: above all earlier ones.
     first_change: u64,
     answers: Arc<Answers>,
@@ -65,6 +69,8 @@ struct Writing {
     readings: Map<Option<Arc<str>>, Reading>,
     tombstones: Tombstones,
     recent: Recent,
+    /// From which slot on there may be objects that no watch shows.
+    unshown_from: Option<u32>,
 }
 
 /// The state of one watch that snapshots do not need.
@@ -74,6 +80,8 @@ struct Reading {
     labels: Option<Arc<str>>,
     /// The slots that the current list has shown.
     listing: Option<Seen>,
+    /// That list has ended, and what it lacks leaves the table.
+    ending: Option<Ending>,
     /// Lowest cached version that the current list contradicts.
     contradicted: Option<ResourceVersion>,
     /// The table has versions from before a restore of etcd; only a list may change it ([`Store::rewind`]).
@@ -108,7 +116,8 @@ impl Store {
         let (table, writing) = self.kind(&slice.kind);
         let (part, reading) = of_slice(table, writing, slice);
         let is_replay = object.resource_version <= part.progress;
-        if reading.is_void() || (is_replay && table.find(&object.name).is_none()) {
+        let is_listed = reading.ending.as_ref().is_some_and(|ending| ending.shows(object.resource_version));
+        if is_listed || reading.is_void() || (is_replay && table.find(&object.name).is_none()) {
             return Change::default();
         }
         advance(table, writing, slice, object.resource_version);
@@ -140,7 +149,7 @@ impl Store {
         let slice = slice.into();
         let (table, writing) = self.kind(&slice.kind);
         let (_, reading) = of_slice(table, writing, &slice);
-        reading.listing = Some(Seen::default());
+        (reading.listing, reading.ending) = (Some(Seen::default()), None);
         reading.contradicted = None;
         if reading.labels != slice.labels {
             // What left the former selector is not deleted.
@@ -169,26 +178,6 @@ impl Store {
         let (_, reading) = of_slice(table, writing, slice);
         reading.contradicted = [reading.contradicted, newer].into_iter().flatten().min();
         put(table, writing, slice, object)
-    }
-
-    /// Ends the current list, which shows the slice at `version`: objects that it has not shown are deleted unless they
-    /// are newer, or of other namespaces. Returns the deletions; none without [`Self::begin_list`].
-    pub fn end_list(&mut self, slice: impl Into<Slice>, version: ResourceVersion) -> Vec<Change> {
-        let slice = slice.into();
-        let (table, writing) = self.kind(&slice.kind);
-        let (_, reading) = of_slice(table, writing, &slice);
-        let Some(listing) = reading.listing.take() else { return Vec::new() };
-        let rewound = std::mem::take(&mut reading.rewound);
-        let gone: Vec<(u32, Name)> = unseen(table, &listing, slice.namespace.as_ref())
-            .filter(|(_, object)| rewound || object.resource_version <= version)
-            .map(|(slot, object)| (slot, object.name.clone()))
-            .collect();
-        let changes = gone.iter().map(|(slot, name)| delete(table, writing, *slot, name, version)).collect();
-        let (part, _) = of_slice(table, writing, &slice);
-        part.synced = true;
-        part.labels = slice.labels;
-        part.progress = part.progress.max(version);
-        changes
     }
 
     /// Whether the current list, which shows the slice at `version`, contradicts earlier events: an object has an older
@@ -226,26 +215,8 @@ impl Store {
         let (table, writing) = self.kind(&slice.kind);
         let (part, reading) = of_slice(table, writing, slice);
         (part.synced, part.progress) = (false, ResourceVersion::default());
-        (reading.listing, reading.rewound) = (None, true);
+        (reading.listing, reading.ending, reading.rewound) = (None, None, true);
         writing.tombstones = Tombstones::default();
-    }
-
-    /// Drops what only one watch shows, when it is not read any more. The objects were not deleted, so there is no
-    /// [`Change`] for readers. Takes a look at every object of the kind.
-    pub fn drop_slice(&mut self, slice: &Slice) {
-        let (table, writing) = self.kind(&slice.kind);
-        writing.readings.remove(&slice.namespace);
-        if !table.remove_part(&slice.namespace) {
-            return self.forget(&slice.kind);
-        }
-        for slot in 0..table.fresh_slot() {
-            let Some(object) = table.object(slot) else { continue };
-            if table.parts_of(Some(&object.name.namespace)).next().is_none() {
-                let before = table.remove(slot);
-                writing.free.push(slot);
-                writing.recent.add(&Change { before: Some(before), after: None });
-            }
-        }
     }
 
     /// Adds or releases the index of a field, as queries that select by it come and go. [`Self::build_indexes`] builds
@@ -269,16 +240,6 @@ impl Store {
             }
             self.building.remove(&kind);
         }
-    }
-
-    /// Drops a kind that no controller reads any more or that may not be read. Its objects were not deleted, so there
-    /// is no [`Change`].
-    pub fn forget(&mut self, kind: &Kind) {
-        if let Some(table) = self.tables.remove(kind) {
-            self.first_change = self.first_change.max(table.changes + 1);
-        }
-        self.writing.remove(kind);
-        self.answers.forget(kind);
     }
 
     /// An immutable snapshot of all kinds.
@@ -355,8 +316,10 @@ fn of_slice<'a>(table: &'a mut Table, writing: &'a mut Writing, slice: &Slice) -
 /// An event at this version was delivered. During a list it says nothing about the objects before it.
 fn advance(table: &mut Table, writing: &mut Writing, slice: &Slice, version: ResourceVersion) {
     let (part, reading) = of_slice(table, writing, slice);
-    if reading.listing.is_none() {
-        part.progress = part.progress.max(version);
+    match &mut reading.ending {
+        Some(ending) => ending.delivered = ending.delivered.max(version),
+        None if reading.listing.is_none() => part.progress = part.progress.max(version),
+        None => {}
     }
 }
 
@@ -368,7 +331,7 @@ fn unseen<'a>(
 ) -> impl Iterator<Item = (u32, &'a Arc<Object>)> {
     let slots: Box<dyn Iterator<Item = u32>> = match namespace {
         Some(namespace) => Box::new(table.in_namespace(namespace).filter(|slot| !seen.has(*slot))),
-        None => Box::new(seen.unseen(table.fresh_slot())),
+        None => Box::new(seen.unseen(0, table.fresh_slot())),
     };
     slots.filter_map(|slot| Some((slot, table.object(slot)?)))
 }

@@ -10,6 +10,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 use std::sync::Arc;
 
 use crate::map::Map;
@@ -239,10 +240,10 @@ impl WorkQueue {
         self.change(key.controller, |queue| queue.remove(&key.name));
     }
 
-    /// Removes a controller with all its keys.
-    pub fn remove_controller(&mut self, controller: ControllerId) {
-        self.change(controller, ControllerQueue::clear);
-        let Some(queue) = self.controllers.remove(&controller) else { return };
+    /// Removes a controller with all its keys. What is returned may take long to be freed.
+    pub fn remove_controller(&mut self, controller: ControllerId) -> impl Send + 'static + use<> {
+        let queued = self.change(controller, |queue| (take(&mut queue.order), take(&mut queue.places)));
+        let queue = self.controllers.remove(&controller)?;
         if let Some((due_ms, _)) = queue.due.first() {
             self.delayed.remove(&(*due_ms, controller));
         }
@@ -254,6 +255,7 @@ impl WorkQueue {
                 parked.map(|parked| parked.remove(&queue.plugin));
             }
         }
+        Some((queued, queue))
     }
 
     /// Charges a plugin for measured time.

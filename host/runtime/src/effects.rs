@@ -22,7 +22,7 @@ use mortise_kube::client::ApiServer;
 use mortise_kube::watch;
 use mortise_wasm::workers::{Job, QueueFull, Work, Workers};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, spawn_blocking};
 use tracing::Instrument as _;
 
 use crate::components::Components;
@@ -96,10 +96,18 @@ impl Performer {
             Effect::ReviewIdentity(review) => self.review_identity(review),
             Effect::Audit(slice) => self.audit(slice),
             Effect::Observe(observation) => self.observe(&observation),
+            Effect::Discard(garbage) => self.discard(garbage),
             // The event loop has the timer.
             Effect::WakeAt(_) => {}
         }
         None
+    }
+
+    /// Frees memory where no input waits for that.
+    pub(crate) fn discard(&self, it: impl Send + 'static) {
+        self.supervisor.spawn("freeing memory", async move {
+            spawn_blocking(move || drop(it)).await.expect("to free memory does not panic");
+        });
     }
 
     pub(crate) fn watched(&self) -> Vec<Kind> {

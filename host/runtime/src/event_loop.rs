@@ -234,7 +234,9 @@ impl EventLoop {
             kinds: self.performer.watched(),
             queue_depths: self.engine.queue_depths(),
         };
-        self.publisher.publish(state, began_ms, clock::now_ms());
+        // It may be the last one to have a kind that was forgotten.
+        let before = self.publisher.publish(state, began_ms, clock::now_ms());
+        self.performer.discard(before);
     }
 }
 

@@ -23,7 +23,7 @@ const SOON_MS: u64 = 250;
 const LATER_MS: u64 = 5_000;
 /// Publishing takes at most a hundredth of the loop's time, unless the state would get older than [`LATER_MS`].
 const PAUSE_PER_COST: u64 = 100;
-/// Longer than any step: the longest known, the end of a list that shows a hundred thousand objects to be gone, takes half a second.
+/// Longer than any step: what is to be done for very many objects or keys is done in pieces of a millisecond or two.
 const STUCK_MS: u64 = 10_000;
 
 #[derive(Clone, Debug)]
@@ -122,12 +122,14 @@ impl Publisher {
         self.due_ms
     }
 
-    /// Publishes a state that was gathered between these two moments.
-    pub(crate) fn publish(&mut self, state: HostState, began_ms: u64, ended_ms: u64) {
-        self.state.send_replace(Arc::new(state));
+    /// Publishes a state that was gathered between these two moments. Returns the one before, which may take long to be
+    /// freed.
+    pub(crate) fn publish(&mut self, state: HostState, began_ms: u64, ended_ms: u64) -> Arc<HostState> {
+        let before = self.state.send_replace(Arc::new(state));
         self.due_ms = None;
         self.published_ms = ended_ms;
         self.pause_ms = ended_ms.saturating_sub(began_ms).saturating_mul(PAUSE_PER_COST).min(LATER_MS);
+        before
     }
 }
 

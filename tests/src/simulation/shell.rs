@@ -97,6 +97,7 @@ impl World {
             Effect::Audit(slice) => self.audit(&slice),
             Effect::WakeAt(due_ms) => self.wake_at(due_ms),
             Effect::Observe(observation) => self.observe(observation),
+            Effect::Discard(garbage) => garbage.free(),
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! A change that cannot be compared (another pattern, another `anyOf`) counts as narrowing: a person can correct a
 //! refusal, and nobody can restore pruned data.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -167,16 +168,18 @@ impl Walk<'_> {
         match (old["enum"].as_array(), new["enum"].as_array()) {
             (None, Some(_)) => self.report("enum is new"),
             (Some(old), Some(new)) => {
-                let new: BTreeSet<String> = new.iter().map(Value::to_string).collect();
-                for value in old.iter().map(Value::to_string).filter(|value| !new.contains(value)) {
+                let new: BTreeSet<Text<String>> = new.iter().map(|value| Text(value.to_string())).collect();
+                for Text(value) in old.iter().map(|value| Text(value.to_string())).filter(|value| !new.contains(value))
+                {
                     self.report(&format!("enum no longer has {value}"));
                 }
             }
             _ => {}
         }
         let [old, new] = [old, new].map(|schema| list(&schema["x-kubernetes-validations"]));
-        let old_rules: BTreeSet<&str> = old.iter().map(|rule| text(rule, "rule")).collect();
-        for rule in new.iter().map(|rule| text(rule, "rule")).filter(|rule| !old_rules.contains(*rule)) {
+        let rule = |rule| Text(text(rule, "rule"));
+        let old_rules: BTreeSet<Text<&str>> = old.iter().map(rule).collect();
+        for Text(rule) in new.iter().map(rule).filter(|rule| !old_rules.contains(rule)) {
             self.report(&format!("the validation rule {rule:?} is new"));
         }
     }
@@ -201,9 +204,9 @@ impl Walk<'_> {
             self.report_within(&format!(".{key}"), "the property gets a schema where anything was accepted");
         }
         let [was_required, required] =
-            [old, new].map(|schema| list(&schema["required"]).iter().filter_map(Value::as_str));
-        let was_required: BTreeSet<&str> = was_required.collect();
-        for key in required.filter(|key| !was_required.contains(key)) {
+            [old, new].map(|schema| list(&schema["required"]).iter().filter_map(Value::as_str).map(Text));
+        let was_required: BTreeSet<Text<&str>> = was_required.collect();
+        for Text(key) in required.filter(|key| !was_required.contains(key)) {
             // The API server fills in the default when it reads a stored object.
             if new["properties"][key]["default"].is_null() {
                 self.report_within(&format!(".{key}"), "the property becomes required");
@@ -227,6 +230,37 @@ impl Walk<'_> {
         }
     }
 }
+
+/// A member of a list that is looked up in another one. Tests count how often two of them are compared.
+#[derive(Debug)]
+struct Text<T>(T);
+
+#[cfg(test)]
+thread_local! {
+    pub(super) static COMPARISONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+impl<T: Ord> Ord for Text<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        #[cfg(test)]
+        COMPARISONS.set(COMPARISONS.get() + 1);
+        self.0.cmp(&other.0)
+    }
+}
+
+impl<T: Ord> PartialOrd for Text<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: Ord> PartialEq for Text<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T: Ord> Eq for Text<T> {}
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()

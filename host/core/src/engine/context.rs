@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::message::{Message, Outgoing, Owner, Sender, ToLifecycle, ToOutbox, ToReconciler};
 use crate::event::Effect;
+use crate::garbage::Garbage;
 use crate::kube_event::EventRecord;
 use crate::object::Object;
 use crate::observation::Observation;
@@ -38,6 +39,11 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     pub fn observe(&mut self, observation: Observation) {
         self.effects.push(Effect::Observe(observation));
+    }
+
+    /// Lets go what may be large.
+    pub fn discard(&mut self, it: impl Send + 'static) {
+        self.effects.push(Effect::Discard(Garbage::new(it)));
     }
 
     pub fn notify_lifecycle(&mut self, message: ToLifecycle) {

@@ -231,6 +231,7 @@ impl Lifecycle {
             self.sync_readiness(&name, cx);
             self.sync_dynamic_kinds(&name, cx);
             self.write_status(&name, cx);
+            self.plugins.get_mut(&name).map(|plugin| plugin.health.take());
         }
     }
 }

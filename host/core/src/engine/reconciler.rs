@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::allowance::Allowance;
 use super::context::Context;
 use super::message::ToReconciler;
 use crate::call::CallId;
@@ -29,6 +30,7 @@ mod finalizers;
 mod kept_calls;
 mod key;
 mod keys;
+mod leaving;
 mod ledger;
 mod live_reads;
 mod plugin_counts;
@@ -38,6 +40,7 @@ mod requests;
 mod run;
 mod shedding;
 mod status;
+mod throttled;
 mod turn;
 mod wake;
 mod writes;
@@ -50,10 +53,12 @@ use exchanges::Exchanges;
 use faults::PluginFaults;
 use key::CallInFlight;
 use keys::Keys;
+use leaving::Leaving;
 use ledger::Ledger;
 use live_reads::LiveRead;
 use plugin_counts::PluginCounts;
 use shedding::Shed;
+use throttled::Throttled;
 
 #[derive(Debug)]
 pub(super) struct Reconciler {
@@ -66,6 +71,7 @@ pub(super) struct Reconciler {
     /// The controllers of each kind: one, or any number for a built-in kind (L2).
     by_primary: Map<Kind, Arc<[ControllerId]>>,
     keys: Keys,
+    leaving: Leaving,
     index: DependencyIndex,
     /// Bytes of what is kept of keys.
     kept_bytes: Ledger,
@@ -80,8 +86,8 @@ pub(super) struct Reconciler {
     /// When the turns go on that had no time left in the last step.
     more_turns_ms: Option<u64>,
     enqueuing: Enqueuing,
-    /// How many keys of large sets were woken in this millisecond.
-    woken: (u64, usize),
+    /// Keys of large sets that are woken.
+    woken: Allowance,
     /// What the current step was charged.
     charges: Charges,
     /// Calls in flight, by share.
@@ -97,7 +103,7 @@ pub(super) struct Reconciler {
     exchanges: Exchanges,
     dynamic_kinds: DynamicKinds,
     /// The shares that are over their write budget, and until when their keys wait.
-    throttled: BTreeMap<Arc<str>, u64>,
+    throttled: Throttled,
     /// Plugins whose keys wait until a person lets them.
     suspended: BTreeSet<Arc<str>>,
     /// Plugins that have one call at a time.
@@ -114,6 +120,7 @@ impl Reconciler {
             last_controller: 0,
             by_primary: Map::default(),
             keys: Keys::default(),
+            leaving: Leaving::default(),
             index: DependencyIndex::default(),
             kept_bytes: Ledger::new(kept_calls::BOUNDS),
             wanted_objects: PluginCounts::default(),
@@ -123,7 +130,7 @@ impl Reconciler {
             slots_free_ms: None,
             more_turns_ms: None,
             enqueuing: Enqueuing::default(),
-            woken: (0, 0),
+            woken: Allowance::of(wake::WOKEN_PER_MS),
             charges: Charges::default(),
             calling: PluginCounts::default(),
             writing: PluginCounts::default(),
@@ -133,7 +140,7 @@ impl Reconciler {
             faults: BTreeMap::new(),
             exchanges: Exchanges::new(http_requests_per_minute),
             dynamic_kinds: DynamicKinds::default(),
-            throttled: BTreeMap::new(),
+            throttled: Throttled::default(),
             suspended: BTreeSet::new(),
             confined: BTreeSet::new(),
             shed: Shed::default(),
@@ -159,8 +166,7 @@ impl Reconciler {
             }
             ToReconciler::Throttle { share, until_ms } => {
                 // Each write reports its own buckets alone, so an earlier time does not replace a later one.
-                let throttled_ms = self.throttled.entry(share).or_default();
-                *throttled_ms = until_ms.max(*throttled_ms);
+                self.throttled.hold(&share, until_ms);
             }
             ToReconciler::Resync => self.resync(cx),
             ToReconciler::Wrote { key, op, result } => self.on_wrote(&key, &op, result, cx),
@@ -168,10 +174,11 @@ impl Reconciler {
     }
 
     /// The time at which a delayed key is due, or the keys of a throttled plugin, or those that wait for call slots, or
-    /// more keys of a large set, or an HTTP request.
+    /// more keys of a large set or of a controller that is gone, or an HTTP request.
     pub fn next_due_ms(&self) -> Option<u64> {
-        let of_keys = self.throttled.values().copied().chain(self.queue.next_due_ms()).chain(self.slots_free_ms);
-        let of_keys = of_keys.chain(self.more_turns_ms).chain(self.next_wake_ms());
+        let of_keys =
+            self.throttled.next_due_ms().into_iter().chain(self.queue.next_due_ms()).chain(self.slots_free_ms);
+        let of_keys = of_keys.chain(self.more_turns_ms).chain(self.next_wake_ms()).chain(self.leaving.next_due_ms());
         of_keys.chain(self.exchanges.next_due_ms()).min()
     }
 
@@ -186,7 +193,7 @@ impl Reconciler {
 #[cfg(test)]
 impl Reconciler {
     pub fn key_count(&self) -> usize {
-        self.controllers.keys().map(|id| self.keys.of(*id).len()).sum()
+        self.keys.count()
     }
 
     /// Bytes that a share keeps.

@@ -46,6 +46,7 @@ mod orphans;
 mod other_hosts;
 mod owners;
 mod ownership;
+mod pieces;
 mod predicates;
 mod requirements;
 mod scopes;
@@ -378,6 +379,7 @@ impl Host {
             Effect::Write(write) => self.write(*write, events),
             Effect::WakeAt(due_ms) => self.wake_at = Some(self.wake_at.map_or(due_ms, |before| before.min(due_ms))),
             Effect::Observe(observation) => self.observed.push(observation),
+            Effect::Discard(garbage) => garbage.free(),
             Effect::StopWatch(slice) => assert!(self.watched.remove(&slice), "{slice} was not watched"),
             Effect::Unload(digest) => assert!(self.loaded.remove(&digest), "{digest} was not loaded"),
             Effect::ServeAdmission { plugin, backend } => {

@@ -99,10 +99,9 @@ impl Answers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
-    /// Drops the answers of a kind.
-    pub(super) fn forget(&self, kind: &Kind) {
-        let forgotten = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
-        drop(forgotten);
+    /// Drops the answers of a kind. What is returned takes long to be freed.
+    pub(super) fn forget(&self, kind: &Kind) -> impl Send + 'static + use<> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(kind)
     }
 }
 
@@ -159,7 +158,7 @@ mod tests {
         answers.keep(&query("Node", 2), (4, 9), answer("[]"));
         assert_eq!(answers.get(&query("Node", 1), (5, 1)).map(|known| known.text), Some("[1]".into()));
         assert!(answers.get(&query("Node", 2), (5, 1)).is_none() && answers.get(&query("Pod", 1), (5, 0)).is_some());
-        [query("Node", 1), query("Pod", 1)].iter().for_each(|query| answers.forget(&query.kind));
+        [query("Node", 1), query("Pod", 1)].iter().for_each(|query| drop(answers.forget(&query.kind)));
         let kept = answers.0.lock().unwrap();
         assert!(kept.kinds.is_empty() && kept.bytes == 0);
     }

@@ -41,8 +41,8 @@ impl Seen {
         word.is_some_and(|word| word & (1 << (slot % u64::BITS)) != 0)
     }
 
-    /// The slots below a bound that it has not shown. Skips 64 shown slots at a time.
-    pub(super) fn unseen(&self, bound: u32) -> impl Iterator<Item = u32> + '_ {
+    /// The slots from the first one to below a bound that it has not shown. Skips 64 shown slots at a time.
+    pub(super) fn unseen(&self, first: u32, bound: u32) -> impl Iterator<Item = u32> + '_ {
         let bits_of = |word: u32| {
             let mut unseen = !self.0.get(word as usize).copied().unwrap_or_default();
             std::iter::from_fn(move || {
@@ -51,7 +51,8 @@ impl Seen {
                 (bit < u64::BITS).then_some(word * u64::BITS + bit)
             })
         };
-        (0..bound.div_ceil(u64::BITS)).flat_map(bits_of).take_while(move |slot| *slot < bound)
+        let words = first / u64::BITS..bound.div_ceil(u64::BITS);
+        words.flat_map(bits_of).skip_while(move |slot| *slot < first).take_while(move |slot| *slot < bound)
     }
 }
 

@@ -232,8 +232,18 @@ impl Table {
     }
 
     pub(super) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = u32> + 'a {
-        let first = Name::new(namespace, "");
-        self.ordered.range(first..).take_while(move |(name, _)| *name.namespace == *namespace).map(|(_, slot)| *slot)
+        self.in_namespace_after(namespace, None)
+    }
+
+    /// Those that follow this name, or all.
+    pub(super) fn in_namespace_after<'a>(
+        &'a self,
+        namespace: &'a str,
+        after: Option<Name>,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let first = after.map_or_else(|| Bound::Included(Name::new(namespace, "")), Bound::Excluded);
+        let from = self.ordered.range((first, Bound::Unbounded));
+        from.take_while(move |(name, _)| *name.namespace == *namespace).map(|(_, slot)| *slot)
     }
 
     pub(super) fn after<'a>(&'a self, name: Option<&'a Name>) -> impl Iterator<Item = &'a Arc<Object>> {

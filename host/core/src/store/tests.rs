@@ -9,6 +9,7 @@ use crate::object::tests::Sample;
 use crate::query::Query;
 
 mod bytes;
+mod pieces;
 mod slices;
 
 fn pods() -> Kind {
@@ -462,7 +463,7 @@ fn slots_that_share_a_hash_are_all_found() {
 #[test]
 fn slots_that_a_list_has_not_shown_are_found() {
     let mut seen = Seen::default();
-    let unseen = |seen: &Seen, bound| seen.unseen(bound).collect::<Vec<_>>();
+    let unseen = |seen: &Seen, bound| seen.unseen(0, bound).collect::<Vec<_>>();
     assert_eq!(unseen(&seen, 3), [0, 1, 2]);
     (0..200).filter(|slot| ![0, 63, 64, 129, 199].contains(slot)).for_each(|slot| seen.see(slot));
     assert_eq!(unseen(&seen, 199), [0, 63, 64, 129]);

@@ -96,6 +96,7 @@ impl Story {
                 self.tick_ms = Some(self.tick_ms.map_or(due_ms, |before| before.min(due_ms)).max(now_ms));
             }
             Effect::Observe(observation) => self.observe(observation),
+            Effect::Discard(garbage) => garbage.free(),
         }
     }
 

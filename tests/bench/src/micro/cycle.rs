@@ -175,7 +175,8 @@ impl<'a> Cycle<'a> {
             | Effect::Unload(_)
             | Effect::ServeAdmission { .. }
             | Effect::ServeConversion { .. }
-            | Effect::Observe(_) => {}
+            | Effect::Observe(_)
+            | Effect::Discard(_) => {}
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The state of one plugin: its offer, the version that is coming up, the version that serves, and the errors of both.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::asking::Asking;
 use super::dynamic_kinds::{DynamicKind, NamedKinds};
@@ -9,6 +9,7 @@ use super::kind_ownership::{KindOwnership, edges};
 use super::requirements::Requirements;
 use super::timers::{BYTES_RETRY_MS, REFUSED_RETRY_MS};
 use crate::component::{Offer, Version};
+use crate::engine::health::PluginHealth;
 use crate::expectation::Expectation;
 use crate::grants::Names;
 use crate::manifest::{AdmissionSpec, CustomResource, Manifest};
@@ -36,6 +37,8 @@ pub(super) struct Plugin {
     pub candidate: Option<Candidate>,
     /// The version that serves.
     pub active: Option<Active>,
+    /// As probes show it, unless it has changed since.
+    pub health: OnceLock<PluginHealth>,
     /// Why the offered version does not serve.
     pub refused: Option<Refused>,
     /// The refusal that was observed last, so that each is observed once (L5).
@@ -226,6 +229,11 @@ impl RefusedBy {
 }
 
 impl Active {
+    /// Whether all its controllers may be called.
+    pub fn is_ready(&self) -> bool {
+        self.manifest.controllers.iter().all(|controller| self.ready.get(&controller.primary) == Some(&true))
+    }
+
     /// Its admission. A kind of a foreign CRD has to work without the plugin, like every kind that it did not bring.
     pub fn admission_specs(&self) -> impl Iterator<Item = AdmissionSpec> {
         let crds = || self.manifest.custom_resources.iter();

@@ -241,11 +241,12 @@ impl Alone {
             Message::ToOutbox(ToOutbox::Register { crd, .. }) => format!("register {crd}"),
             Message::ToLifecycle(ToLifecycle::KindsReleased) => "kinds released".to_owned(),
             Message::Drop(slice) => {
-                self.store.drop_slice(&slice);
+                drop(self.store.drop_slice(&slice));
+                self.store.drop_next(usize::MAX);
                 format!("drop {slice}")
             }
             Message::Forget(kind) => {
-                self.store.forget(&kind);
+                drop(self.store.forget(&kind));
                 format!("forget {}", kind.kind)
             }
             Message::Restored { slice, lists, .. } => format!("restored {}, which lists: {lists}", slice.kind.kind),

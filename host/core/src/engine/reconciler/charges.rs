@@ -45,6 +45,11 @@ impl Reconciler {
         self.charges.clear();
     }
 
+    /// What this step was charged so far, as counted.
+    pub fn charged_us(&self) -> u64 {
+        self.charges.total_us
+    }
+
     /// The step has taken so long.
     pub fn measured(&mut self, elapsed_us: u64) {
         let counted_us = self.charges.total_us;

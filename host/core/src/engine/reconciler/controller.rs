@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Reconciler;
-use super::key::{CallInFlight, KeyState, Run, Work};
+use super::key::{CallInFlight, KeyState, Run};
 use super::live_reads::LiveRead;
 use crate::component::Version;
 use crate::engine::context::Context;
@@ -47,6 +47,8 @@ pub(super) struct Controller {
     pub ready: bool,
     /// Calls in flight.
     pub calls: u32,
+    /// Objects that the outcomes of its keys want.
+    pub objects: usize,
 }
 
 impl Controller {
@@ -89,6 +91,7 @@ impl Controller {
             },
             ready: false,
             calls: 0,
+            objects: 0,
         }
     }
 
@@ -129,6 +132,15 @@ impl Controller {
             digest: self.version.digest.clone(),
         }
     }
+
+    /// The same of the version that was called last.
+    pub fn cause_of(&self, key: &Key, state: &KeyState) -> Cause {
+        let mut cause = self.cause(key);
+        if let Some(last) = &state.last {
+            cause.digest = last.version.digest.clone();
+        }
+        cause
+    }
 }
 
 /// What a plugin sees of the kinds of which it may not read all that is declared. A kind that nobody asked about is one that it
@@ -151,7 +163,7 @@ fn visible(declared: &[(Kind, Scope)], version: &Version) -> Vec<(Kind, Arc<Scop
 impl Reconciler {
     /// A version takes over. Controllers of kinds that the previous version had keep their ids and keys.
     pub(super) fn serve(&mut self, plugin: &Arc<str>, version: &Version, manifest: &Manifest, cx: &mut Context<'_>) {
-        self.faults.remove(plugin);
+        self.forget_faults(plugin, cx);
         let mut before: BTreeMap<Kind, ControllerId> =
             self.controllers_of(plugin).map(|(id, controller)| (controller.spec.primary.clone(), id)).collect();
         for spec in &manifest.controllers {
@@ -162,8 +174,11 @@ impl Reconciler {
             });
             if let Some(replaced) = self.controllers.get(&id) {
                 (controller.ready, controller.calls) = (replaced.ready, replaced.calls);
+                controller.objects = replaced.objects;
+                if replaced.spec.http != controller.spec.http {
+                    self.exchanges.keep_declared(id, &controller.spec.http);
+                }
             }
-            self.drop_undeclared(id, &controller.spec.http);
             self.controllers.insert(id, controller);
             self.queue.unpark(id);
             let known = self.reconcilers_of(&spec.primary);
@@ -173,7 +188,7 @@ impl Reconciler {
             self.enqueuing.add(id, Lane::Resync, cx.now.mono_ms);
         }
         for id in before.into_values() {
-            self.remove_controller(id, cx);
+            self.remove_controller(id);
         }
         self.exchanges.retry_denied(plugin, cx.now.mono_ms);
     }
@@ -183,10 +198,11 @@ impl Reconciler {
         self.throttled.remove(plugin);
         self.suspended.remove(plugin);
         self.confined.remove(plugin);
-        self.faults.remove(plugin);
+        self.forget_faults(plugin, cx);
+        self.forget_kinds(plugin, cx);
         let ids: Vec<ControllerId> = self.controllers_of(plugin).map(|(id, _)| id).collect();
         for id in ids {
-            self.remove_controller(id, cx);
+            self.remove_controller(id);
         }
         self.exchanges.withdraw(plugin);
     }
@@ -226,25 +242,6 @@ impl Reconciler {
         for id in self.controllers.keys().copied().collect::<Vec<_>>() {
             self.keys.states_of(id).for_each(KeyState::forget_versions);
             self.enqueuing.add(id, Lane::Resync, cx.now.mono_ms);
-        }
-    }
-
-    /// Drops the keys of a controller first: dropping them needs it.
-    fn remove_controller(&mut self, id: ControllerId, cx: &mut Context<'_>) {
-        for key in self.keys.of(id) {
-            if self.keys.get(&key).is_some_and(|state| matches!(state.turn.work, Work::Writing(_))) {
-                self.observe_turn_ended(&key, cx);
-            }
-            self.drop_key(&key, cx);
-        }
-        let Some(kind) = self.controllers.get(&id).map(|controller| controller.spec.primary.clone()) else { return };
-        self.queue.remove_controller(id);
-        self.controllers.remove(&id);
-        let others = self.reconcilers_of(&kind).iter().copied().filter(|other| *other != id).collect::<Arc<[_]>>();
-        if others.is_empty() {
-            self.by_primary.remove(&kind);
-        } else {
-            self.by_primary.insert(kind, others);
         }
     }
 

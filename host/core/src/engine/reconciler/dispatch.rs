@@ -9,7 +9,7 @@ use super::shedding::is_confined;
 use crate::engine::context::Context;
 use crate::engine::message::Message;
 use crate::observation::Observation;
-use crate::workqueue::{ControllerId, Key, Lane, MayRun, ParkedFor, WorkQueue};
+use crate::workqueue::{ControllerId, Lane, MayRun, ParkedFor, WorkQueue};
 
 /// Keys that may be between their first and their last write at once, beside one of each share. The API server's
 /// priority and fairness lets one client have some hundred requests in flight; more keys would wait there instead of in
@@ -31,13 +31,14 @@ const US_PER_TURN: u64 = 10;
 impl Reconciler {
     pub fn run_queue(&mut self, cx: &mut Context<'_>) {
         self.wake_due(cx);
+        self.let_go_next(cx);
         for (key, lane) in self.queue.release(cx.now.mono_ms, RELEASED) {
             if let Some(controller) = self.controllers.get(&key.controller) {
                 let controller = Arc::clone(&controller.label);
                 cx.observe(Observation::Enqueued { controller, retry: lane == Lane::Retry });
             }
         }
-        for (share, _) in self.throttled.extract_if(.., |_, until_ms| *until_ms <= cx.now.mono_ms) {
+        while let Some(share) = self.throttled.take_due(cx.now.mono_ms) {
             self.queue.unpark_share(&share);
         }
         cx.messages.extend(self.index.take_field_changes().into_iter().map(Message::Field));
@@ -50,7 +51,7 @@ impl Reconciler {
             }
             turns += 1;
             let used_up = |share: &Arc<str>| {
-                if self.throttled.contains_key(share) {
+                if self.throttled.has(share) {
                     Some(ParkedFor::Budget)
                 } else if !self.calling.has_room(share, self.call_slots) {
                     Some(ParkedFor::Calls)
@@ -94,9 +95,8 @@ impl Reconciler {
         unpark(&mut self.queue, &self.calling, self.call_slots, share, ParkedFor::Calls);
     }
 
-    /// A key's run has ended or the key is dropped. Its controller must still exist.
-    pub(super) fn writing_ended(&mut self, key: &Key, run: &Run) {
-        let Some(share) = self.controllers.get(&key.controller).map(|controller| &controller.share) else { return };
+    /// A run of a share's key has ended, or the key is dropped.
+    pub(super) fn writing_ended(&mut self, share: &str, run: &Run) {
         self.writing.subtract(share, 1);
         self.writing_bytes.subtract(share, run.began_bytes);
         unpark(&mut self.queue, &self.writing, MAX_KEYS_WRITING, share, ParkedFor::Writes);

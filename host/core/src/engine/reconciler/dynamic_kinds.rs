@@ -16,12 +16,15 @@ use crate::engine::message::ToLifecycle;
 use crate::object::{Kind, Object};
 use crate::observation::ReconcileResult;
 use crate::permission::{Denial, Permission, missing_text, printed_by};
-use crate::workqueue::{Key, Lane};
+use crate::workqueue::{ControllerId, Key, Lane};
 
 /// The reason for a kind beyond the bound.
 const TOO_MANY_KINDS: &str = "TooManyKinds";
 /// The reason for a kind that the API server does not list for now.
 const UNAVAILABLE: &str = "KindUnavailable";
+
+/// Keys that one step looks at or wakes, some hundred microseconds.
+const MAX_AT_ONCE: usize = 256;
 
 /// The dynamic kinds of each plugin.
 #[derive(Debug, Default)]
@@ -81,11 +84,15 @@ impl OfPlugin {
         released
     }
 
-    /// The keys for which there is room now. Each of several may be the one that gets it.
-    fn fitting(&self) -> Vec<Key> {
+    /// The keys for which there is room now. Each of several may be the one that gets it. None: too many wait to be looked at
+    /// in one step.
+    fn fitting(&self) -> Option<Vec<Key>> {
+        if self.over.len() > MAX_AT_ONCE {
+            return None;
+        }
         let room = MAX_DYNAMIC_KINDS - self.named.len();
         let missing = |needed: &BTreeSet<Kind>| needed.iter().filter(|kind| !self.named.contains_key(kind)).count();
-        self.over.iter().filter(|(_, needed)| missing(needed) <= room).map(|(key, _)| key.clone()).collect()
+        Some(self.over.iter().filter(|(_, needed)| missing(needed) <= room).map(|(key, _)| key.clone()).collect())
     }
 }
 
@@ -110,6 +117,13 @@ impl DynamicKinds {
 }
 
 impl Reconciler {
+    /// The plugin is gone.
+    pub(super) fn forget_kinds(&mut self, plugin: &str, cx: &mut Context<'_>) {
+        if let Some(of_plugin) = self.dynamic_kinds.plugins.remove(plugin) {
+            cx.discard(of_plugin);
+        }
+    }
+
     /// A key's last call is replaced by another, or dropped.
     pub(super) fn name_kinds(&mut self, key: &Key, plugin: &Arc<str>, named: Named, cx: &mut Context<'_>) {
         let Named { before, after } = named;
@@ -131,9 +145,8 @@ impl Reconciler {
         if of_plugin.named.is_empty() && of_plugin.over.is_empty() {
             self.dynamic_kinds.plugins.remove(plugin);
         } else if has_released {
-            for key in of_plugin.fitting() {
-                self.wake(&key, Lane::Live, cx);
-            }
+            let fitting = of_plugin.fitting();
+            self.wake_or_walk(plugin, fitting, cx);
         }
     }
 
@@ -156,21 +169,34 @@ impl Reconciler {
     /// The plugin has no room for a kind that a key names.
     fn give_up_kinds(&mut self, key: &Key, plugin: &Arc<str>, kind: &Kind, cx: &mut Context<'_>) {
         let Some(of_plugin) = self.dynamic_kinds.plugins.get_mut(plugin) else { return };
-        for kind in of_plugin.give_up(key, kind) {
+        let released = of_plugin.give_up(key, kind);
+        if released.is_empty() {
+            return;
+        }
+        let fitting = of_plugin.fitting();
+        for kind in released {
             cx.notify_lifecycle(ToLifecycle::Released { plugin: Arc::clone(plugin), kind });
         }
-        for key in of_plugin.fitting() {
-            self.wake(&key, Lane::Live, cx);
-        }
+        self.wake_or_walk(plugin, fitting, cx);
     }
 
     /// A new state wakes the keys that name the kind (W1).
     pub(super) fn set_kind_state(&mut self, plugin: &Arc<str>, kind: Kind, state: KindState, cx: &mut Context<'_>) {
         let Some(of_plugin) = self.dynamic_kinds.plugins.get_mut(plugin) else { return };
-        let Some(keys) = of_plugin.named.get(&kind).cloned() else { return };
+        let Some(keys) = of_plugin.named.get(&kind) else { return };
+        let keys: Option<Vec<Key>> = (keys.len() <= MAX_AT_ONCE).then(|| keys.iter().cloned().collect());
         Arc::make_mut(&mut of_plugin.states).insert(kind, state);
-        for key in keys {
-            self.wake(&key, Lane::Live, cx);
+        self.wake_or_walk(plugin, keys, cx);
+    }
+
+    /// Wakes keys of a plugin; where they are too many for one step, all that it has, in pieces.
+    fn wake_or_walk(&mut self, plugin: &str, keys: Option<Vec<Key>>, cx: &mut Context<'_>) {
+        match keys {
+            Some(keys) => keys.iter().for_each(|key| self.wake(key, Lane::Live, cx)),
+            None => {
+                let ids: Vec<ControllerId> = self.controllers_of(plugin).map(|(id, _)| id).collect();
+                ids.into_iter().for_each(|id| self.enqueuing.add(id, Lane::Live, cx.now.mono_ms));
+            }
         }
     }
 

@@ -12,14 +12,17 @@ pub(super) use self::kept::BOUNDS;
 use self::kept::{no_room, response_without_room};
 use super::ledger::Ledger;
 use super::plugin_counts::PluginCounts;
+use super::throttled::Throttled;
 use crate::backoff::request_delay_ms;
 use crate::heap::shared;
 use crate::http::{Failure, FailureClass, HttpId, OutgoingRequest, Replied, Reply, Response, Sent};
+use crate::manifest::http::{HttpRule, rule_of};
 use crate::map::Map;
+use crate::object::Name;
 use crate::tenant::{share, share_name};
 use crate::time::Now;
 use crate::token_bucket::TokenBucket;
-use crate::workqueue::Key;
+use crate::workqueue::{ControllerId, Key};
 
 mod denials;
 mod in_flight;
@@ -39,6 +42,8 @@ pub(super) struct Exchanges {
     per_minute: u32,
     of_key: BTreeMap<Key, Vec<Exchange>>,
     keys: Map<HttpId, Key>,
+    /// Controllers that are gone and of which not all keys are dropped.
+    gone: BTreeSet<ControllerId>,
     last_id: u64,
     last_reply: u64,
     /// Those that wait for a time.
@@ -52,7 +57,7 @@ pub(super) struct Exchanges {
     held: BTreeMap<Of, BTreeSet<HttpId>>,
     budgets: BTreeMap<Arc<str>, TokenBucket>,
     /// Plugins that are over their budget, and until when.
-    throttled: BTreeMap<Arc<str>, u64>,
+    throttled: Throttled,
     /// Those whose last result is that nobody has granted what they carry.
     denials: Denials,
     /// By share.
@@ -126,6 +131,7 @@ impl Exchanges {
             per_minute,
             of_key: BTreeMap::new(),
             keys: Map::default(),
+            gone: BTreeSet::new(),
             last_id: 0,
             last_reply: 0,
             due: BTreeSet::new(),
@@ -134,7 +140,7 @@ impl Exchanges {
             in_flight: InFlight::default(),
             held: BTreeMap::new(),
             budgets: BTreeMap::new(),
-            throttled: BTreeMap::new(),
+            throttled: Throttled::default(),
             denials: Denials::default(),
             kept: Ledger::new(BOUNDS),
             next_due_ms: None,
@@ -147,8 +153,37 @@ impl Exchanges {
         self.retain(key, |exchange| is_kept(&exchange.request));
     }
 
-    pub fn drop_key(&mut self, key: &Key) {
-        self.retain(key, |_| false);
+    /// Returns how many there were.
+    pub fn drop_key(&mut self, key: &Key) -> usize {
+        self.retain(key, |_| false)
+    }
+
+    /// A version that takes over may declare less than the one before.
+    pub fn keep_declared(&mut self, id: ControllerId, rules: &[HttpRule]) {
+        let first = Key { controller: id, name: Name::new("", "") };
+        let of_controller = self.of_key.range(first..).map(|(key, _)| key).take_while(|key| key.controller == id);
+        for key in of_controller.cloned().collect::<Vec<_>>() {
+            self.keep(&key, |request| {
+                let rule = rule_of(rules, &request.origin).filter(|rule| rule.methods.contains(&request.method));
+                let has = |secret: &Arc<str>| rule.is_some_and(|rule| rule.secrets.contains(secret));
+                rule.is_some() && request.secret_headers.iter().all(|header| has(&header.secret))
+            });
+        }
+    }
+
+    /// A controller is gone: nothing of it is sent, though its keys are dropped later.
+    pub fn end(&mut self, id: ControllerId) {
+        self.gone.insert(id);
+    }
+
+    /// All its keys are dropped.
+    pub fn ended(&mut self, id: ControllerId) {
+        self.gone.remove(&id);
+    }
+
+    /// The key of a request that is wanted.
+    fn key_of(&self, id: HttpId) -> Option<&Key> {
+        self.keys.get(&id).filter(|key| !self.gone.contains(&key.controller))
     }
 
     /// After a call without an outcome: what it has read the reply to is sent further on, as for a call that failed because
@@ -164,8 +199,10 @@ impl Exchanges {
         }
     }
 
-    fn retain(&mut self, key: &Key, is_kept: impl Fn(&Exchange) -> bool) {
-        let Some(exchanges) = self.of_key.get_mut(key) else { return };
+    /// Returns how many were dropped.
+    fn retain(&mut self, key: &Key, is_kept: impl Fn(&Exchange) -> bool) -> usize {
+        let Some(exchanges) = self.of_key.get_mut(key) else { return 0 };
+        let before = exchanges.len();
         for dropped in exchanges.extract_if(.., |exchange| !is_kept(exchange)) {
             self.keys.remove(&dropped.id);
             if let Some(due_ms) = dropped.due_ms {
@@ -177,9 +214,11 @@ impl Exchanges {
             self.denials.end(&dropped.plugin, dropped.id);
             self.kept.subtract(&share_name(&dropped.plugin), of_request(&dropped.request) + dropped.reply_bytes());
         }
+        let dropped = before - exchanges.len();
         if exchanges.is_empty() {
             self.of_key.remove(key);
         }
+        dropped
     }
 
     /// Why the new ones of these requests cannot be kept, if so.
@@ -245,7 +284,7 @@ impl Exchanges {
 
     /// Whether one is in flight that nobody wants any more. If a successor overtook it, the server would end with the former.
     fn is_held_back(&self, of: &Of) -> bool {
-        self.in_flight.changing(of).any(|id| !self.keys.contains_key(&id))
+        self.in_flight.changing(of).any(|id| self.key_of(id).is_none())
     }
 
     /// The replies to a key's requests.
@@ -278,7 +317,7 @@ impl Exchanges {
             parked.push_back(id);
             plugins.insert(plugin);
         }
-        plugins.extend(self.throttled.extract_if(.., |_, until_ms| *until_ms <= now_ms).map(|(plugin, _)| plugin));
+        plugins.extend(std::iter::from_fn(|| self.throttled.take_due(now_ms)));
         if std::mem::take(&mut self.freed) {
             plugins.extend(self.parked.keys().cloned());
         }
@@ -287,13 +326,13 @@ impl Exchanges {
             self.send_parked(&plugin, now_ms, &mut sent);
         }
         let due_ms = self.due.first().map(|(due_ms, _)| *due_ms);
-        self.next_due_ms = self.throttled.values().copied().chain(due_ms).min();
+        self.next_due_ms = self.throttled.next_due_ms().into_iter().chain(due_ms).min();
         sent
     }
 
     /// Why a plugin's further requests wait, if they do because there were too many.
     pub fn over_budget(&self, plugin: &str) -> Option<String> {
-        self.throttled.contains_key(plugin).then(|| {
+        self.throttled.has(plugin).then(|| {
             format!(
                 "{plugin} is over its budget of {} HTTP requests a minute, so further ones wait; if it needs more, raise \
                  --plugin-requests-per-minute of `mortise run`",
@@ -308,9 +347,9 @@ impl Exchanges {
     }
 
     fn send_parked(&mut self, plugin: &Arc<str>, now_ms: u64, sent: &mut Vec<(HttpId, Key, Arc<OutgoingRequest>)>) {
-        while !self.throttled.contains_key(plugin) && self.in_flight.has_room(plugin) {
+        while !self.throttled.has(plugin) && self.in_flight.has_room(plugin) {
             let Some(id) = self.parked.get_mut(plugin).and_then(VecDeque::pop_front) else { break };
-            let Some(key) = self.keys.get(&id).cloned() else { continue };
+            let Some(key) = self.key_of(id).cloned() else { continue };
             let of = (Arc::clone(plugin), key.name.clone());
             if self.is_held_back(&of) {
                 self.held.entry(of).or_default().insert(id);
@@ -322,7 +361,7 @@ impl Exchanges {
             let bucket =
                 self.budgets.entry(Arc::clone(plugin)).or_insert_with(|| TokenBucket::full(now_ms, per_minute));
             if let Some(wait_ms) = bucket.spend(now_ms, per_minute) {
-                self.throttled.insert(Arc::clone(plugin), now_ms + wait_ms);
+                self.throttled.hold(plugin, now_ms + wait_ms);
             }
             self.in_flight.begin(id, of, !request.method.only_reads());
             sent.push((id, key, request));
@@ -337,7 +376,7 @@ impl Exchanges {
         let of = self.in_flight.end(id)?;
         self.freed = true;
         self.release(&of);
-        let (plugin, key) = (of.0, self.keys.get(&id)?.clone());
+        let (plugin, key) = (of.0, self.key_of(id)?.clone());
         self.exchange_mut(id)?.is_busy = false;
         match &sent {
             Sent::NotSent => {}
@@ -468,7 +507,7 @@ impl Exchanges {
     }
 
     fn exchange_mut(&mut self, id: HttpId) -> Option<&mut Exchange> {
-        let key = self.keys.get(&id)?;
+        let key = self.keys.get(&id).filter(|key| !self.gone.contains(&key.controller))?;
         self.of_key.get_mut(key)?.iter_mut().find(|exchange| exchange.id == id)
     }
 

@@ -27,6 +27,13 @@ impl Reconciler {
         Some(Arc::clone(&self.controllers.get(&key.controller)?.plugin))
     }
 
+    /// Those of the version before, or of a plugin that is gone.
+    pub(super) fn forget_faults(&mut self, plugin: &str, cx: &mut Context<'_>) {
+        if let Some(faults) = self.faults.remove(plugin) {
+            cx.discard(faults);
+        }
+    }
+
     pub(super) fn note_denied(&mut self, key: &Key, op: &WriteOp, message: &str, cx: &mut Context<'_>) {
         let Some(denial) = Denial::read(message) else { return };
         let (Some(controller), Some(state)) = (self.controllers.get(&key.controller), self.keys.get_mut(key)) else {

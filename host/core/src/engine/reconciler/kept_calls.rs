@@ -14,7 +14,7 @@ use super::key::{CallOutcome, KeyState, LastCall};
 use super::ledger::Bounds;
 use crate::dependencies::Dependencies;
 use crate::engine::context::Context;
-use crate::workqueue::Key;
+use crate::workqueue::{ControllerId, Key};
 
 /// Of one share half is 20,000 outcomes of the size of a PodSet's with three Pods, or eight of the largest; the other half are
 /// the reads of 50,000 keys that read a few lists each, or of 128 that read the most. All have a quarter of the memory limit of
@@ -33,8 +33,7 @@ impl Reconciler {
         self.kept_bytes.subtract(&share, state.kept_bytes);
         state.kept_bytes = state.count_bytes();
         self.kept_bytes.add(&share, state.kept_bytes);
-        self.wanted_objects.subtract(plugin, before.as_ref().map_or(0, |before| before.objects));
-        self.wanted_objects.add(plugin, call.objects);
+        let objects = (before.as_ref().map_or(0, |before| before.objects), call.objects);
         if !self.kept_bytes.fits(&share, call.bytes(), OF_OUTCOMES) {
             call.outcome = CallOutcome::Absent;
         }
@@ -48,18 +47,16 @@ impl Reconciler {
         state.kept_bytes += bytes;
         let reads = &state.last.insert(call).reads;
         let kinds = Named::of(before, Some(reads));
+        self.count_objects(key.controller, objects.0, objects.1);
         self.name_kinds(key, plugin, kinds, cx);
     }
 
-    pub(super) fn forget_call(&mut self, key: &Key, cx: &mut Context<'_>) {
-        let Some(Controller { plugin, share, .. }) = self.controllers.get(&key.controller) else { return };
-        let (plugin, share) = (&Arc::clone(plugin), Arc::clone(share));
-        let Some(state) = self.keys.get_mut(key) else { return };
-        self.kept_bytes.subtract(&share, std::mem::take(&mut state.kept_bytes));
-        let Some(last) = state.last.take() else { return };
-        self.index.remove(&share, key, &last.reads);
-        self.wanted_objects.subtract(plugin, last.objects);
-        self.name_kinds(key, plugin, Named::of(Some(&last.reads), None), cx);
+    /// A key wants so many objects, where it has wanted others.
+    pub(super) fn count_objects(&mut self, controller: ControllerId, before: usize, after: usize) {
+        let Some(controller) = self.controllers.get_mut(&controller) else { return };
+        controller.objects = controller.objects.saturating_sub(before) + after;
+        self.wanted_objects.subtract(&controller.plugin, before);
+        self.wanted_objects.add(&controller.plugin, after);
     }
 
     /// Counts what a key has after its turn, and gives up what there is no room for.

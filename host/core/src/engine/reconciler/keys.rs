@@ -39,12 +39,14 @@ impl Keys {
         removed
     }
 
-    /// The keys of one controller, sorted.
-    pub fn of(&self, controller: ControllerId) -> Vec<Key> {
-        let names = self.by_controller.get(&controller).into_iter().flat_map(Map::keys);
-        let mut keys: Vec<Key> = names.map(|name| Key { controller, name: name.clone() }).collect();
-        keys.sort();
-        keys
+    /// Removes the keys of a controller.
+    pub fn take(&mut self, controller: ControllerId) -> Map<Name, Box<KeyState>> {
+        self.by_controller.remove(&controller).unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.by_controller.values().map(Map::len).sum()
     }
 
     /// Of one controller, in no order.

@@ -9,8 +9,7 @@ use crate::engine::context::Context;
 use crate::engine::message::{ToLifecycle, ToOutbox};
 use crate::event::Sending;
 use crate::http::{HttpId, OutgoingRequest, Sent};
-use crate::manifest::http::{HttpRule, rule_of};
-use crate::workqueue::{ControllerId, Key, Lane};
+use crate::workqueue::{Key, Lane};
 
 /// Before an outcome whose requests have no room is compared again: nothing shows that others have less.
 pub(super) const NO_ROOM_DELAY_MS: u64 = 60_000;
@@ -40,24 +39,13 @@ impl Reconciler {
         }
     }
 
-    /// A version that takes over may declare less than the one before.
-    pub(super) fn drop_undeclared(&mut self, id: ControllerId, rules: &[HttpRule]) {
-        for key in self.keys.of(id) {
-            self.exchanges.keep(&key, |request| {
-                let rule = rule_of(rules, &request.origin).filter(|rule| rule.methods.contains(&request.method));
-                let has = |secret: &Arc<str>| rule.is_some_and(|rule| rule.secrets.contains(secret));
-                rule.is_some() && request.secret_headers.iter().all(|header| has(&header.secret))
-            });
-        }
-    }
-
     /// Sends the requests that are due.
     pub fn run_requests(&mut self, cx: &mut Context<'_>) {
         let mut plugins = BTreeSet::new();
         for (id, key, request) in self.exchanges.run(cx.now.mono_ms, cx.may_write && !cx.draining) {
             let (controller, cause) = (self.controllers.get(&key.controller), self.cause(&key));
             let (controller, cause) =
-                controller.zip(cause).expect("a key's requests are dropped before its controller");
+                controller.zip(cause).expect("requests of a controller that is gone are not sent");
             let plugin = Arc::clone(&controller.plugin);
             plugins.insert(Arc::clone(&plugin));
             let service_account = controller.version.service_account.clone();

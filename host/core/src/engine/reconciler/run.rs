@@ -164,9 +164,8 @@ impl Reconciler {
         let others = self.wanted_objects.of(&controller.plugin).saturating_sub(last.objects);
         let most = controller.version.grants.max_objects.unwrap_or(usize::MAX);
         if primary.deleting || wanted <= last.objects || others.saturating_add(wanted) <= most {
-            self.wanted_objects.subtract(&controller.plugin, last.objects);
-            self.wanted_objects.add(&controller.plugin, wanted);
-            last.objects = wanted;
+            let before = std::mem::replace(&mut last.objects, wanted);
+            self.count_objects(key.controller, before, wanted);
             return None;
         }
         let snapshot = cx.store.snapshot();

@@ -45,6 +45,7 @@ impl Reconciler {
             let Some((share, before)) = self.kept_bytes.most() else { return };
             let some = self.keys_to_give_up(&share, keys);
             if some.is_empty() {
+                // What keys keep whose controller is gone leaves without this.
                 return;
             }
             for key in some {
@@ -88,8 +89,7 @@ impl Reconciler {
         let shares = self.controllers.values().map(|controller| &controller.share);
         let costliest = shares.map(|share| (cost(share), share)).max().filter(|(bytes, _)| *bytes >= NAMED_BYTES);
         let Some((bytes, share)) = costliest.map(|(bytes, share)| (bytes, Arc::clone(share))) else { return };
-        let until_ms = self.throttled.entry(Arc::clone(&share)).or_default();
-        *until_ms = (*until_ms).max(cx.now.mono_ms + WAIT_MS);
+        self.throttled.hold(&share, cx.now.mono_ms + WAIT_MS);
         let of_share = self.controllers.values().filter(|controller| controller.share == share);
         for plugin in of_share.map(|controller| Arc::clone(&controller.plugin)) {
             cx.notify_lifecycle(ToLifecycle::Costliest { plugin, kept_bytes: bytes });

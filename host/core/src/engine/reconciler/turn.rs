@@ -51,7 +51,8 @@ impl Reconciler {
         let has_finalizer = finalizer::is_on(&primary, &controller.finalizer);
         if primary.deleting && !has_finalizer {
             // The garbage collector deletes its children, and nobody wants its requests.
-            return self.exchanges.drop_key(&key);
+            self.exchanges.drop_key(&key);
+            return;
         }
         if state.reset_if_replaced(&primary.uid) {
             self.exchanges.drop_key(&key);

@@ -14,7 +14,7 @@ use crate::workqueue::{ControllerId, Key, Lane};
 
 /// Keys of large sets that wake in a millisecond, whose waking takes some two hundred microseconds of it: so a set of a
 /// hundred thousand takes half a second, and the loop is free for others meanwhile.
-const WOKEN_PER_MS: usize = 256;
+pub(super) const WOKEN_PER_MS: usize = 256;
 /// What waking one of them takes.
 const US_PER_WOKEN: u64 = 1;
 
@@ -52,25 +52,24 @@ impl Reconciler {
     /// Wakes the next keys of large sets that changes have affected, or of controllers that come to serve. One that waits
     /// already costs as much as any other, so the shares pay for them.
     pub(super) fn wake_due(&mut self, cx: &mut Context<'_>) {
-        let now_ms = cx.now.mono_ms;
-        if self.woken.0 != now_ms {
-            self.woken = (now_ms, 0);
-        }
-        let due = self.index.take_due(WOKEN_PER_MS.saturating_sub(self.woken.1));
-        self.woken.1 += due.len();
+        let left = self.woken.left(cx.now.mono_ms);
+        let due = self.index.take_due(left);
+        self.woken.spend(due.len());
         for (key, since_ms) in due {
             let Some(controller) = self.controllers.get(&key.controller) else { continue };
             self.charges.add(&mut self.queue, &controller.share, US_PER_WOKEN);
             self.wake_since(&key, Lane::Live, since_ms, cx);
         }
         if !self.enqueuing.is_empty() {
-            self.woken.1 += self.enqueue_next(WOKEN_PER_MS.saturating_sub(self.woken.1), cx);
+            let left = self.woken.left(cx.now.mono_ms);
+            let enqueued = self.enqueue_next(left, cx);
+            self.woken.spend(enqueued);
         }
     }
 
     /// When more of these keys are woken.
     pub(super) fn next_wake_ms(&self) -> Option<u64> {
-        (self.index.has_due() || !self.enqueuing.is_empty()).then_some(self.woken.0 + 1)
+        (self.index.has_due() || !self.enqueuing.is_empty()).then(|| self.woken.next_ms())
     }
 
     fn wake_primary(
@@ -182,13 +181,11 @@ impl Reconciler {
         self.queue.remove(key);
         self.clear_fault(key, cx);
         self.clear_denials(key, cx);
-        self.stop_waiting(key);
         self.exchanges.drop_key(key);
-        self.forget_call(key, cx);
+        let Some(controller) = self.controllers.get(&key.controller) else { return };
+        let (plugin, share) = (Arc::clone(&controller.plugin), Arc::clone(&controller.share));
         let Some(state) = self.keys.remove(key) else { return };
-        if let Work::Writing(run) = &state.turn.work {
-            self.writing_ended(key, run);
-        }
-        self.index.replace_conflicts(key, &state.name_conflicts, &[]);
+        self.count_objects(key.controller, state.last.as_ref().map_or(0, |last| last.objects), 0);
+        self.let_go(key, &plugin, &share, &state, cx);
     }
 }

@@ -81,9 +81,12 @@ impl Reconciler {
     }
 
     fn end_run(&mut self, key: &Key, cx: &mut Context<'_>) {
-        let Some(state) = self.keys.get_mut(key) else { return };
+        let (Some(controller), Some(state)) = (self.controllers.get(&key.controller), self.keys.get_mut(key)) else {
+            return;
+        };
         let Work::Writing(mut run) = std::mem::take(&mut state.turn.work) else { return };
-        self.writing_ended(key, &run);
+        let share = Arc::clone(&controller.share);
+        self.writing_ended(&share, &run);
         let Some(primary) = self.primary_of(key, cx) else {
             self.observe_turn_ended(key, cx);
             return self.drop_key(key, cx);
@@ -123,11 +126,8 @@ impl Reconciler {
     }
 
     pub(super) fn cause(&self, key: &Key) -> Option<Cause> {
-        let mut cause = self.controllers.get(&key.controller)?.cause(key);
-        if let Some(last) = self.keys.get(key).and_then(|state| state.last.as_ref()) {
-            cause.digest = last.version.digest.clone();
-        }
-        Some(cause)
+        let controller = self.controllers.get(&key.controller)?;
+        Some(self.keys.get(key).map_or_else(|| controller.cause(key), |state| controller.cause_of(key, state)))
     }
 
     pub fn on_wrote(&mut self, key: &Key, op: &WriteOp, result: Result<Written, WriteError>, cx: &mut Context<'_>) {

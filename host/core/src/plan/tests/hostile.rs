@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::allocations::counted;
 use crate::contract::{Action, PatchKind, Propagation};
 use crate::limits::MAX_STATUS_BYTES;
 
@@ -38,6 +39,19 @@ fn h15_json_that_is_nested_without_end_is_refused_wherever_a_guest_can_return_it
         assert!(message.starts_with(&format!("the outcome was refused: {place}: it is not JSON")), "{message}");
         assert!(message.len() < 1_000, "it repeats the text: {} bytes", message.len());
     }
+}
+
+#[test]
+fn q4_a_child_of_very_many_members_is_written_without_a_tree_of_it() {
+    const MEMBERS: usize = 20_000;
+    let members: serde_json::Map<_, _> = (0..MEMBERS).map(|number| (format!("k{number:05}"), json!(0))).collect();
+    let wanted = outcome(vec![child("0", &json!({"apiVersion": "v1", "kind": "Pod", "spec": members}))]);
+    let prepared = prepare(&spec(), &primary(), &wanted, None).unwrap();
+    let snapshot = Snapshot::of(&[Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")], []);
+    let (count, diff) = counted(|| compared(&prepared, &spec(), &snapshot, (&mut Applied::new(), &mut Sent::new())));
+    let [WriteOp::Create { body, .. }] = &diff.children[..] else { panic!("{:?}", shown(&diff)) };
+    assert!(body.len() > 10 * MEMBERS);
+    assert!(count.allocations < 500, "{} allocations for a child of {MEMBERS} members", count.allocations);
 }
 
 #[test]

@@ -28,7 +28,10 @@ fn run_all(store: &mut Store, events: &[&str]) -> String {
             "apply" => _ = store.apply_of(&slice, object()),
             "remove" => _ = store.remove(&slice, &name(target), version),
             "bookmark" => store.progress(&slice, version),
-            "drop" => store.drop_slice(&slice),
+            "drop" => {
+                drop(store.drop_slice(&slice));
+                store.drop_next(usize::MAX);
+            }
             _ => panic!("no such event: {event}"),
         }
     }

@@ -82,7 +82,6 @@ fn h30_handles_that_are_never_dropped_end_the_call_at_their_bound() {
         let completion = plugin.call(OBJECT, view(), &unhurried());
         let CallResult::Fault(GuestFault::Trap { message, .. }) = &completion.result else { panic!("{completion:?}") };
         assert!(message.contains("resource table"), "{message}");
-        assert!(completion.stats.elapsed < SOON, "the bound of handles ends it, and not the deadline");
     }
 }
 
