@@ -88,14 +88,19 @@ fn flag(name: &str, path: &Path) -> String {
 }
 
 fn etcd(binary: &Path, layout: &Layout) -> Command {
-    let client = format!("http://127.0.0.1:{}", layout.etcd_client);
-    let peer = format!("http://127.0.0.1:{}", layout.etcd_peer);
+    let client = format!("https://127.0.0.1:{}", layout.etcd_client);
+    let peer = format!("https://127.0.0.1:{}", layout.etcd_peer);
     let mut command = Command::new(binary);
     command
         .arg(flag("data-dir", &layout.etcd()))
         .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
         .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
         .arg(format!("--initial-cluster=default={peer}"))
+        // Without certificates anybody on this machine would have all that the API server keeps.
+        .args(["--client-cert-auth", "--peer-client-cert-auth"])
+        .args(["trusted-ca-file", "peer-trusted-ca-file"].map(|name| flag(name, &layout.pki("etcd-ca.crt"))))
+        .args(["cert-file", "peer-cert-file"].map(|name| flag(name, &layout.pki("etcd.crt"))))
+        .args(["key-file", "peer-key-file"].map(|name| flag(name, &layout.pki("etcd.key"))))
         // The data has to survive a killed API server, but no crash of the machine.
         .args(["--unsafe-no-fsync", "--log-level=warn"]);
     command
@@ -104,7 +109,9 @@ fn etcd(binary: &Path, layout: &Layout) -> Command {
 fn kube_apiserver(binary: &Path, service_accounts: bool, layout: &Layout) -> Command {
     let mut command = Command::new(binary);
     command
-        .arg(format!("--etcd-servers=http://127.0.0.1:{}", layout.etcd_client))
+        .arg(format!("--etcd-servers=https://127.0.0.1:{}", layout.etcd_client))
+        .arg(flag("etcd-cafile", &layout.pki("etcd-ca.crt")))
+        .args([flag("etcd-certfile", &layout.pki("etcd.crt")), flag("etcd-keyfile", &layout.pki("etcd.key"))])
         .args(["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={}", layout.api)])
         .arg(flag("cert-dir", &layout.dir.join("pki")))
         .arg(flag("tls-cert-file", &layout.pki("apiserver.crt")))
