@@ -40,21 +40,22 @@ impl Component {
         }
     }
 
-    /// Starts this part beside others. A local cluster has all of them in the API server's process.
+    /// Starts this part beside others, in an authorization mode. A local cluster has all of them in the API server's process.
     pub(crate) fn command(
         self,
         others: &[Self],
         service_accounts: bool,
+        mode: &str,
         binaries: &Binaries,
         layout: &Layout,
     ) -> Command {
         let programs = match &binaries.programs {
-            Programs::Local(binary) => return local(binary, others, layout),
+            Programs::Local(binary) => return local(binary, others, mode, layout),
             Programs::Kubernetes(programs) => programs,
         };
         match self {
             Self::Etcd => etcd(&programs.etcd, layout),
-            Self::ApiServer => kube_apiserver(&programs.kube_apiserver, service_accounts, layout),
+            Self::ApiServer => kube_apiserver(&programs.kube_apiserver, service_accounts, mode, layout),
             Self::ControllerManager => {
                 kube_controller_manager(&programs.kube_controller_manager, service_accounts, layout)
             }
@@ -64,7 +65,7 @@ impl Component {
     }
 }
 
-fn local(binary: &Path, parts: &[Component], layout: &Layout) -> Command {
+fn local(binary: &Path, parts: &[Component], mode: &str, layout: &Layout) -> Command {
     let has = |part| parts.contains(&part);
     let all = if has(Component::ControllerManager) { "*" } else { "" };
     let one = |part, name: &'static str| if has(part) { name.to_owned() } else { format!("-{name}") };
@@ -78,7 +79,7 @@ fn local(binary: &Path, parts: &[Component], layout: &Layout) -> Command {
         .arg(flag("tls-cert-file", &layout.pki("apiserver.crt")))
         .arg(flag("tls-private-key-file", &layout.pki("apiserver.key")))
         .arg(flag("token-auth-file", &layout.pki("tokens.csv")))
-        .arg("--authorization-mode=RBAC")
+        .arg(format!("--authorization-mode={mode}"))
         .arg(flag("audit-log-path", &layout.audit_log()));
     command
 }
@@ -106,7 +107,7 @@ fn etcd(binary: &Path, layout: &Layout) -> Command {
     command
 }
 
-fn kube_apiserver(binary: &Path, service_accounts: bool, layout: &Layout) -> Command {
+fn kube_apiserver(binary: &Path, service_accounts: bool, mode: &str, layout: &Layout) -> Command {
     let mut command = Command::new(binary);
     command
         .arg(format!("--etcd-servers=https://127.0.0.1:{}", layout.etcd_client))
@@ -120,7 +121,7 @@ fn kube_apiserver(binary: &Path, service_accounts: bool, layout: &Layout) -> Com
         .arg("--service-account-issuer=https://kubernetes.default.svc")
         .arg(flag("service-account-signing-key-file", &layout.pki("service-account.key")))
         .arg(flag("service-account-key-file", &layout.pki("service-account.pub")))
-        .arg("--authorization-mode=RBAC")
+        .arg(format!("--authorization-mode={mode}"))
         .arg(flag("admission-control-config-file", &layout.admission_config()))
         // Nothing runs in Pods, and without the plugin a new namespace is usable at once.
         .args((!service_accounts).then_some("--disable-admission-plugins=ServiceAccount"))
