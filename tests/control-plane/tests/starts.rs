@@ -53,7 +53,7 @@ fn wait_until_running(plane: &ControlPlane) -> Result<()> {
     })
 }
 
-/// Whoever else is on this machine reaches these ports, too.
+/// Others on this machine reach these ports, too.
 fn every_port_is_on_loopback_and_for_those_with_credentials(plane: &ControlPlane) -> Result<()> {
     let mut ports = BTreeSet::new();
     for part in Component::ALL {
