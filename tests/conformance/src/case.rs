@@ -3,7 +3,9 @@
 //! A step is `### TITLE`, then `METHOD TARGET`, then header lines, then after an empty line the body. `$ns` is a namespace
 //! of the file's own, and `capture: NAME=POINTER` keeps a part of the answer as `$NAME` for later steps. `until: POINTER=VALUE`
 //! asks again until the answer has that, since the real one learns of policies some time later; `show: warnings` puts the warnings
-//! before the answer; `letters: NAME=COUNT` makes `$NAME` in the body that many letters.
+//! before the answer; `letters: NAME=COUNT` makes `$NAME` in the body that many letters. `credentials: none` or a token are sent
+//! instead of the administrator's. A file that begins with `# AlwaysAllow` is asked of a server in that authorization mode, and
+//! others of one with RBAC.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,11 +24,13 @@ pub(crate) struct Step {
     letters: Vec<(String, usize)>,
     until: Option<(String, String)>,
     pub(crate) shows_warnings: bool,
+    pub(crate) credentials: Option<String>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) file: PathBuf,
+    pub(crate) mode: &'static str,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -45,7 +49,8 @@ impl Case {
                 step.title
             );
         }
-        Self { file: file.to_owned(), steps }
+        let mode = if text.starts_with("# AlwaysAllow") { "AlwaysAllow" } else { "RBAC" };
+        Self { file: file.to_owned(), mode, steps }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -72,6 +77,7 @@ impl Step {
                 ("letters", Some((name, count))) => step.letters.push((name.to_owned(), count.parse().unwrap())),
                 ("until", Some((pointer, wanted))) => step.until = Some((pointer.to_owned(), wanted.to_owned())),
                 ("show", _) => step.shows_warnings = true,
+                ("credentials", _) => step.credentials = Some(value.to_owned()),
                 _ => step.headers.push((key.to_lowercase(), value.to_owned())),
             }
         }
@@ -95,6 +101,7 @@ impl Step {
             letters: Vec::new(),
             until: None,
             shows_warnings: false,
+            credentials: None,
         }
     }
 

@@ -89,7 +89,7 @@ fn the_local_cluster_answers_as_the_real_one_did() {
     let known = known();
     let (mut wrong, mut mended, mut steps) = (String::new(), Vec::new(), 0);
     for case in cases() {
-        let mut local = local::Local::new();
+        let mut local = local::Local::new(case.mode);
         let (recorded, answered) = (recorded(&case), answers(&case, &mut local));
         for step in &case.steps {
             steps += 1;
@@ -116,12 +116,13 @@ fn the_local_cluster_answers_as_the_real_one_did() {
 /// With `MORTISE_RECORD=1` the answers are recorded instead; with `MORTISE_RECORD=CASE,CASE` those of these cases.
 #[test]
 fn the_real_one_answers_as_recorded() {
-    let (mut real, known) = (real::Real::start(), known());
+    let (mut servers, known) = (BTreeMap::new(), known());
     let mut wrong = String::new();
     let recording = std::env::var("MORTISE_RECORD").unwrap_or_default();
     let named: Vec<&str> = recording.split(',').filter(|name| !matches!(*name, "" | "1")).collect();
     for case in cases().iter().filter(|case| named.is_empty() || named.contains(&&*case.name())) {
-        let answered = answers(case, &mut real);
+        let real = servers.entry(case.mode).or_insert_with(|| real::Real::start(case.mode));
+        let answered = answers(case, real);
         if !recording.is_empty() {
             record(case, &answered);
             continue;

@@ -12,9 +12,9 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(mode: &str) -> Self {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let options = Options { nodes: 0, controllers: Vec::new(), rbac: true, ..Options::default() };
+        let options = Options { nodes: 0, controllers: Vec::new(), rbac: mode == "RBAC", ..Options::default() };
         Self { cluster: Cluster::new(options, now), now }
     }
 }
@@ -40,7 +40,15 @@ impl Server for Local {
             path: path.to_owned(),
             query: pairs.map(pair).collect(),
             headers: step.headers.clone(),
-            credentials: Credentials::User(User { name: "admin".to_owned(), groups, ..User::default() }),
+            credentials: match step.credentials.as_deref() {
+                // As the line of the real one's token file.
+                None => {
+                    let (name, uid) = ("admin".to_owned(), "admin".to_owned());
+                    Credentials::User(User { name, uid, groups, ..User::default() })
+                }
+                Some("none") => Credentials::None,
+                Some(token) => Credentials::Token(token.to_owned()),
+            },
             body: step.body.clone().into_bytes(),
         };
         self.now += SignedDuration::from_millis(10);

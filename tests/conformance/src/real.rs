@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use mortise_control_plane::{Binaries, ControlPlane, Options, print_progress};
 use serde_json::Value;
@@ -21,22 +21,27 @@ const POLL: Duration = Duration::from_millis(50);
 pub(crate) struct Real {
     runtime: Runtime,
     client: Client,
+    /// It sends no credentials of its own.
+    nobody: Client,
     _plane: ControlPlane,
 }
 
 impl Real {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(mode: &'static str) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let binaries = Binaries::ensure(&mut print_progress()).unwrap();
-        let plane = ControlPlane::start(&binaries, &Options::api_only()).unwrap();
+        let options = Options { authorization_mode: mode, ..Options::api_only() };
+        let plane = ControlPlane::start(&binaries, &options).unwrap();
         let runtime = Runtime::new().unwrap();
-        let client = runtime.block_on(async {
+        let (client, nobody) = runtime.block_on(async {
             let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(mortise_control_plane::ADMIN).unwrap()).unwrap();
             let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
             config.default_retry = false;
-            Client::try_from(config).unwrap()
+            let mut nobody = config.clone();
+            nobody.auth_info = AuthInfo::default();
+            (Client::try_from(config).unwrap(), Client::try_from(nobody).unwrap())
         });
-        Self { runtime, client, _plane: plane }
+        Self { runtime, client, nobody, _plane: plane }
     }
 }
 
@@ -46,9 +51,13 @@ impl Real {
         for (key, value) in &step.headers {
             request = request.header(key, value);
         }
+        let client = if step.credentials.is_some() { &self.nobody } else { &self.client };
+        if let Some(token) = step.credentials.as_ref().filter(|said| *said != "none") {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
         let request = request.body(Body::from(step.body.clone().into_bytes())).unwrap();
         self.runtime.block_on(async {
-            let answered = tokio::time::timeout(ESTABLISHED, self.client.send(request)).await;
+            let answered = tokio::time::timeout(ESTABLISHED, client.send(request)).await;
             let response = answered.unwrap().unwrap_or_else(|error| panic!("{}: {error}", step.title));
             let status = response.status().as_u16();
             let warnings = response.headers().get_all("warning").iter();

@@ -40,21 +40,22 @@ impl Component {
         }
     }
 
-    /// Starts this part beside others. A local cluster has all of them in the API server's process.
+    /// Starts this part beside others, in an authorization mode. A local cluster has all of them in the API server's process.
     pub(crate) fn command(
         self,
         others: &[Self],
         service_accounts: bool,
+        mode: &str,
         binaries: &Binaries,
         layout: &Layout,
     ) -> Command {
         let programs = match &binaries.programs {
-            Programs::Local(binary) => return local(binary, others, layout),
+            Programs::Local(binary) => return local(binary, others, mode, layout),
             Programs::Kubernetes(programs) => programs,
         };
         match self {
             Self::Etcd => etcd(&programs.etcd, layout),
-            Self::ApiServer => kube_apiserver(&programs.kube_apiserver, service_accounts, layout),
+            Self::ApiServer => kube_apiserver(&programs.kube_apiserver, service_accounts, mode, layout),
             Self::ControllerManager => {
                 kube_controller_manager(&programs.kube_controller_manager, service_accounts, layout)
             }
@@ -64,7 +65,7 @@ impl Component {
     }
 }
 
-fn local(binary: &Path, parts: &[Component], layout: &Layout) -> Command {
+fn local(binary: &Path, parts: &[Component], mode: &str, layout: &Layout) -> Command {
     let has = |part| parts.contains(&part);
     let all = if has(Component::ControllerManager) { "*" } else { "" };
     let one = |part, name: &'static str| if has(part) { name.to_owned() } else { format!("-{name}") };
@@ -78,7 +79,7 @@ fn local(binary: &Path, parts: &[Component], layout: &Layout) -> Command {
         .arg(flag("tls-cert-file", &layout.pki("apiserver.crt")))
         .arg(flag("tls-private-key-file", &layout.pki("apiserver.key")))
         .arg(flag("token-auth-file", &layout.pki("tokens.csv")))
-        .arg("--authorization-mode=RBAC")
+        .arg(format!("--authorization-mode={mode}"))
         .arg(flag("audit-log-path", &layout.audit_log()));
     command
 }
@@ -88,23 +89,30 @@ fn flag(name: &str, path: &Path) -> String {
 }
 
 fn etcd(binary: &Path, layout: &Layout) -> Command {
-    let client = format!("http://127.0.0.1:{}", layout.etcd_client);
-    let peer = format!("http://127.0.0.1:{}", layout.etcd_peer);
+    let client = format!("https://127.0.0.1:{}", layout.etcd_client);
+    let peer = format!("https://127.0.0.1:{}", layout.etcd_peer);
     let mut command = Command::new(binary);
     command
         .arg(flag("data-dir", &layout.etcd()))
         .args([format!("--listen-client-urls={client}"), format!("--advertise-client-urls={client}")])
         .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
         .arg(format!("--initial-cluster=default={peer}"))
+        // Without certificates anybody on this machine would have all that the API server keeps.
+        .args(["--client-cert-auth", "--peer-client-cert-auth"])
+        .args(["trusted-ca-file", "peer-trusted-ca-file"].map(|name| flag(name, &layout.pki("etcd-ca.crt"))))
+        .args(["cert-file", "peer-cert-file"].map(|name| flag(name, &layout.pki("etcd.crt"))))
+        .args(["key-file", "peer-key-file"].map(|name| flag(name, &layout.pki("etcd.key"))))
         // The data has to survive a killed API server, but no crash of the machine.
         .args(["--unsafe-no-fsync", "--log-level=warn"]);
     command
 }
 
-fn kube_apiserver(binary: &Path, service_accounts: bool, layout: &Layout) -> Command {
+fn kube_apiserver(binary: &Path, service_accounts: bool, mode: &str, layout: &Layout) -> Command {
     let mut command = Command::new(binary);
     command
-        .arg(format!("--etcd-servers=http://127.0.0.1:{}", layout.etcd_client))
+        .arg(format!("--etcd-servers=https://127.0.0.1:{}", layout.etcd_client))
+        .arg(flag("etcd-cafile", &layout.pki("etcd-ca.crt")))
+        .args([flag("etcd-certfile", &layout.pki("etcd.crt")), flag("etcd-keyfile", &layout.pki("etcd.key"))])
         .args(["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={}", layout.api)])
         .arg(flag("cert-dir", &layout.dir.join("pki")))
         .arg(flag("tls-cert-file", &layout.pki("apiserver.crt")))
@@ -113,7 +121,7 @@ fn kube_apiserver(binary: &Path, service_accounts: bool, layout: &Layout) -> Com
         .arg("--service-account-issuer=https://kubernetes.default.svc")
         .arg(flag("service-account-signing-key-file", &layout.pki("service-account.key")))
         .arg(flag("service-account-key-file", &layout.pki("service-account.pub")))
-        .arg("--authorization-mode=RBAC")
+        .arg(format!("--authorization-mode={mode}"))
         .arg(flag("admission-control-config-file", &layout.admission_config()))
         // Nothing runs in Pods, and without the plugin a new namespace is usable at once.
         .args((!service_accounts).then_some("--disable-admission-plugins=ServiceAccount"))

@@ -32,6 +32,7 @@ pub(crate) fn create(layout: &Layout, users: &[String]) -> Result<()> {
             .with_context(|| format!("create {}", dir.display()))?;
     }
     certificates(layout).context("make the API server's certificate")?;
+    etcd(layout).context("make the certificate of etcd and its clients")?;
     webhook_client(layout).context("make the certificate that the API server shows to webhooks")?;
     let signing = KeyPair::generate().context("make the key that signs ServiceAccount tokens")?;
     secret(&layout.pki("service-account.key"), &signing.serialize_pem())?;
@@ -118,6 +119,19 @@ fn certificates(layout: &Layout) -> Result<()> {
     secret(&layout.pki("ca.crt"), &authority.pem())?;
     secret(&layout.pki("apiserver.crt"), &server.pem())?;
     secret(&layout.pki("apiserver.key"), &key.serialize_pem())
+}
+
+/// A certificate that etcd serves with and demands: the API server and etcd itself show it.
+fn etcd(layout: &Layout) -> Result<()> {
+    let authority = authority("etcd-ca")?;
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned()])?;
+    params.distinguished_name.push(DnType::CommonName, "etcd");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate()?;
+    let made = params.signed_by(&key, &authority)?;
+    secret(&layout.pki("etcd-ca.crt"), &authority.pem())?;
+    secret(&layout.pki("etcd.crt"), &made.pem())?;
+    secret(&layout.pki("etcd.key"), &key.serialize_pem())
 }
 
 /// The hash of a new private key: as hard to guess as the key, and needs no other source of randomness.

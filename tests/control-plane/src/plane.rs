@@ -44,6 +44,8 @@ pub struct Options {
     /// Whether Pods get a ServiceAccount with its token, and namespaces the authority's certificate, as in most clusters. Pods
     /// are then refused until their namespace has its ServiceAccount.
     pub service_accounts: bool,
+    /// `RBAC` or `AlwaysAllow`: kube-apiserver's flag `--authorization-mode`.
+    pub authorization_mode: &'static str,
     /// Gets each kubectl command, with its input, and what it answered.
     pub on_kubectl: Option<fn(&str, &str)>,
     /// The directory of data, keys and logs; a temporary one, removed at the end, when `None`.
@@ -58,6 +60,7 @@ impl Default for Options {
             users: Vec::new(),
             audit_reads: false,
             service_accounts: false,
+            authorization_mode: "RBAC",
             on_kubectl: None,
             dir: None,
         }
@@ -79,10 +82,7 @@ pub struct ControlPlane {
     reaper: Arc<Reaper>,
     layout: Layout,
     binaries: Binaries,
-    components: &'static [Component],
-    audit_reads: bool,
-    service_accounts: bool,
-    on_kubectl: Option<fn(&str, &str)>,
+    options: Options,
     _temporary: Option<TempDir>,
 }
 
@@ -118,10 +118,7 @@ impl ControlPlane {
             reaper: Arc::new(Reaper::start(temporary.as_ref().map(TempDir::path))?),
             layout,
             binaries: binaries.clone(),
-            components: options.components,
-            audit_reads: options.audit_reads,
-            service_accounts: options.service_accounts,
-            on_kubectl: options.on_kubectl,
+            options: options.clone(),
             _temporary: temporary,
         };
         // The API server waits for etcd by itself, so the two start together.
@@ -141,7 +138,8 @@ impl ControlPlane {
     }
 
     fn spawn_component(&self, part: Component) -> Result<()> {
-        let command = part.command(self.components, self.service_accounts, &self.binaries, &self.layout);
+        let Options { components, service_accounts, authorization_mode, .. } = self.options;
+        let command = part.command(components, service_accounts, authorization_mode, &self.binaries, &self.layout);
         let process = Process::spawn(part.name(), command, &self.layout.log(part.name()), &self.reaper)?;
         self.processes().insert(part, process);
         Ok(())
@@ -287,7 +285,7 @@ impl ControlPlane {
         let output = child.wait_with_output().with_context(line)?;
         let succeeds = output.status.success();
         let answer = String::from_utf8_lossy(if succeeds { &output.stdout } else { &output.stderr });
-        if let Some(show) = self.on_kubectl {
+        if let Some(show) = self.options.on_kubectl {
             show(&format!("{} {input}", line()), answer.trim());
         }
         if !succeeds {
@@ -311,7 +309,7 @@ impl ControlPlane {
     pub fn audit_since(&self, mark: u64) -> Result<(Vec<AuditRecord>, u64)> {
         let (mut records, mark) = audit::read(&self.layout.audit_log(), mark)?;
         // A local cluster has no audit policy.
-        records.retain(|record| self.audit_reads || record.is_write());
+        records.retain(|record| self.options.audit_reads || record.is_write());
         Ok((records, mark))
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -29,7 +30,8 @@ impl Process {
         if let Some(dir) = log.parent() {
             fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
         }
-        let file = OpenOptions::new().create(true).append(true).open(log);
+        // It may show objects, to its user alone, as kube-apiserver's audit log does.
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(log);
         let file = file.with_context(|| format!("open {name}'s log {}", log.display()))?;
         let both = file.try_clone().with_context(|| format!("open {name}'s log twice"))?;
         let mut child = command
@@ -144,6 +146,7 @@ pub fn log_tail(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
     use std::time::Duration;
 
     use super::*;
@@ -185,6 +188,14 @@ mod tests {
         drop(process);
         wait_for_the_end_of(leader);
         wait_for_the_end_of(child);
+    }
+
+    #[test]
+    fn what_a_process_prints_is_its_users_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let reaper = Arc::new(Reaper::start(None).unwrap());
+        let process = sleeper(dir.path(), &reaper);
+        assert_eq!(fs::metadata(process.log()).unwrap().mode() & 0o077, 0);
     }
 
     #[test]

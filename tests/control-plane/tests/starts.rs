@@ -1,5 +1,10 @@
 //! Starts a whole control plane once and uses all of it.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -22,6 +27,7 @@ fn pods_run_identities_hold_and_the_api_server_comes_back_with_its_data() -> Res
     plane.apply(POD)?;
     wait_until_running(&plane)?;
 
+    every_port_is_on_loopback_and_for_those_with_credentials(&plane)?;
     users_have_no_rights_until_given_some(&plane)?;
     service_accounts_authenticate_with_signed_tokens(&plane)?;
     the_audit_log_has_writes_and_no_reads(&plane)?;
@@ -45,6 +51,66 @@ fn wait_until_running(plane: &ControlPlane) -> Result<()> {
         let phase = plane.kubectl_output(&["get", "pod", "first", "-n", "trial", "-o", "jsonpath={.status.phase}"])?;
         Ok((phase == "Running").then_some(()))
     })
+}
+
+/// Others on this machine reach these ports, too.
+fn every_port_is_on_loopback_and_for_those_with_credentials(plane: &ControlPlane) -> Result<()> {
+    let mut ports = BTreeSet::new();
+    for part in Component::ALL {
+        ports.extend(listeners(plane.pid(*part)?)?);
+    }
+    let api = plane.server().replace("https://", "").parse()?;
+    assert!(ports.contains(&api), "{ports:?}");
+    println!("listens on {ports:?}");
+    for port in ports {
+        assert!(port.ip().is_loopback(), "{port}");
+        // Whatever it is to a client that does not speak TLS, it is no success. `/version` is etcd's path, too.
+        let mut stream = TcpStream::connect(port)?;
+        stream.write_all(b"GET /version HTTP/1.0\r\n\r\n")?;
+        let mut answer = Vec::new();
+        // It may end the connection with what it has not read.
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(!answer.contains(" 200 "), "{port}: {answer}");
+        let server = format!("--server=https://{port}");
+        // Without a token, kubectl would ask for a name and a password.
+        let nobody = [&*server, "--insecure-skip-tls-verify", "--token=nobody", "get", "--raw"];
+        for path in ["/version", "/api/v1/secrets"] {
+            let mut command = plane.kubectl(&[&nobody[..], &[path]].concat());
+            let output = command.env("KUBECONFIG", "/dev/null").stdin(Stdio::null()).output()?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            // etcd's handshake ends, with an alert or before kubectl has read it.
+            let is_refused = said.contains("Unauthorized") || said.contains("Unable to connect to the server");
+            assert!(!output.status.success() && is_refused, "{port}{path}: {said}");
+        }
+    }
+    Ok(())
+}
+
+/// The addresses on which a process listens by TCP, on IPv4 and IPv6.
+fn listeners(pid: u32) -> Result<Vec<SocketAddr>> {
+    let mut sockets = BTreeSet::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        // Files are opened and closed meanwhile.
+        if let Ok(target) = fs::read_link(entry?.path()) {
+            sockets.insert(target.to_string_lossy().into_owned());
+        }
+    }
+    let mut found = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        // proc_net_tcp(5): the number, "ADDRESS:PORT" in hexadecimal, the peer's, the state, of which 0A is LISTEN; the inode
+        // is the tenth.
+        for line in fs::read_to_string(format!("/proc/{pid}/net/{table}"))?.lines().skip(1) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            if fields[3] == "0A" && sockets.contains(&format!("socket:[{}]", fields[9])) {
+                let (ip, port) = fields[1].split_once(':').expect("an address has a port");
+                // The end of an address of IPv6: that of `::ffff:127.0.0.1` is on loopback, and that of `::` is not.
+                let ip = u32::from_str_radix(&ip[ip.len() - 8..], 16)?;
+                found.push(SocketAddr::from((Ipv4Addr::from(ip.to_ne_bytes()), u16::from_str_radix(port, 16)?)));
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn users_have_no_rights_until_given_some(plane: &ControlPlane) -> Result<()> {

@@ -9,16 +9,18 @@ use super::source::{Source, sources};
 use super::{expect_none, root};
 
 /// The letters of the tables, each with its last number.
-const TABLES: [(&str, usize); 4] = [("P", 26), ("H", 34), ("F", 35), ("W", 14)];
+const TABLES: [(&str, usize); 4] = [("P", 27), ("H", 34), ("F", 35), ("W", 14)];
 
 /// The places that rows name, with the beginnings of the paths that they mean.
-const PLACES: [(&str, &str); 16] = [
+const PLACES: [(&str, &str); 20] = [
     ("core", "host/core/"),
     ("wasm", "host/wasm/"),
     ("kube", "host/kube/"),
     ("runtime", "host/runtime/"),
     ("source", "host/source/"),
     ("stories", "host/stories/"),
+    ("local-cluster", "host/local-cluster/"),
+    ("local-server", "host/local-server/"),
     ("cli", "host/cli/"),
     ("dev", "host/dev/"),
     ("cron", "cron/"),
@@ -27,7 +29,9 @@ const PLACES: [(&str, &str); 16] = [
     ("outcomes", "tests/src/outcomes"),
     ("scenarios", "tests/src/scenarios"),
     ("simulation", "tests/src/simulation/"),
+    ("local", "tests/src/local/"),
     ("e2e", "tests/src/e2e/"),
+    ("conformance", "tests/conformance/"),
     ("tidy", "tests/src/tidy"),
 ];
 

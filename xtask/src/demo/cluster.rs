@@ -2,8 +2,9 @@
 //! knows what a user knows: its command line and its namespace.
 
 use std::cell::{Cell, RefCell};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{Write, stdout};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -272,7 +273,8 @@ fn directory(demos: &Path) -> Result<(PathBuf, File)> {
         }
     }
     let dir = demos.join(std::process::id().to_string());
-    fs::create_dir(&dir).with_context(|| format!("create {}", dir.display()))?;
+    // It has keys, and the objects of the cluster.
+    DirBuilder::new().mode(0o700).create(&dir).with_context(|| format!("create {}", dir.display()))?;
     let lock = File::create(dir.join(LOCK)).with_context(|| format!("create a lock in {}", dir.display()))?;
     lock.try_lock().with_context(|| format!("lock {}", dir.display()))?;
     Ok((dir, lock))
@@ -294,6 +296,8 @@ fn feed(command: &mut Command, input: &[u8]) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     #[test]
@@ -309,5 +313,6 @@ mod tests {
         held.try_lock().unwrap();
         let (own, _lock) = directory(demos.path()).unwrap();
         assert!(own.is_dir() && running.is_dir() && !ended.exists());
+        assert_eq!(own.metadata().unwrap().mode() & 0o077, 0, "others look into it");
     }
 }
