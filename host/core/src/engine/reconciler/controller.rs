@@ -188,7 +188,6 @@ impl Reconciler {
         for id in ids {
             self.remove_controller(id, cx);
         }
-        self.exchanges.withdraw(plugin);
     }
 
     pub(super) fn set_ready(&mut self, plugin: &str, primary: &Kind, ready: bool) {
