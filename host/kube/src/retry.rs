@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// The first delay. Most breaks are a connection that a load balancer or a restarting API server closed.
 const FIRST_MS: u64 = 100;
 /// The longest delay while there is no connection: a try costs the API server nothing, and its return is seen within about a
@@ -13,6 +15,13 @@ const ERROR_CAP_MS: u64 = 5_000;
 const REFUSED_MS: u64 = 3_500;
 /// The longest `Retry-After` that is honoured: any proxy may send one, and the kind is not watched meanwhile.
 const RETRY_AFTER_CAP_MS: u64 = 30_000;
+/// The longest time between lists of a kind that are worth nothing: what one costs is spread over a minute, and a cluster that
+/// works again is listed within one.
+const LISTS_CAP_MS: u64 = 60_000;
+/// A list after this time is a first one: the API server forgets versions after five minutes by default.
+const LISTS_APART: Duration = Duration::from_secs(240);
+/// Lists in a row that are reported: some six seconds' worth.
+const MANY_LISTS: u32 = 6;
 
 /// Why a try failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +71,35 @@ impl Retry {
     }
 }
 
+/// When a kind may be listed again. A list ends well and may be worth nothing a moment later: its version expires or goes back,
+/// which no count of failures shows.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    /// Complete lists, each soon after the one before.
+    soon: u32,
+    done: Option<Instant>,
+}
+
+impl Lists {
+    /// A list is complete.
+    pub(crate) fn done(&mut self, now: Instant) {
+        let is_soon = self.done.is_some_and(|done| now.duration_since(done) < LISTS_APART);
+        (self.soon, self.done) = (if is_soon { self.soon.saturating_add(1) } else { 0 }, Some(now));
+    }
+
+    /// How long the next list waits.
+    pub(crate) fn wait(&self, now: Instant) -> Duration {
+        let Some(done) = self.done else { return Duration::ZERO };
+        let apart = FIRST_MS.saturating_mul(1 << self.soon.min(20)).min(LISTS_CAP_MS);
+        Duration::from_millis(apart).saturating_sub(now.duration_since(done))
+    }
+
+    /// Whether lists follow each other so often that a person should know.
+    pub(crate) fn are_many(&self) -> bool {
+        self.soon >= MANY_LISTS
+    }
+}
+
 /// A number for jitter; without the system's generator there is no jitter.
 pub(crate) fn random() -> u64 {
     getrandom::u64().unwrap_or(0)
@@ -87,6 +125,27 @@ mod tests {
         retry.reset();
         assert_eq!(retry.failures(), 0);
         assert_eq!(retry.next(Obstacle::Unreachable, 0).as_millis(), 75);
+    }
+
+    #[test]
+    fn q4_lists_that_follow_each_other_are_a_minute_apart_in_the_end_and_one_after_a_while_waits_for_nothing() {
+        let (mut lists, began) = (Lists::default(), Instant::now());
+        assert_eq!(lists.wait(began), Duration::ZERO);
+        let mut now = began;
+        let waits: Vec<u128> = (0..14)
+            .map(|_| {
+                lists.done(now);
+                let wait = lists.wait(now);
+                assert_eq!(lists.wait(now + wait), Duration::ZERO);
+                now += wait;
+                wait.as_millis()
+            })
+            .collect();
+        assert_eq!(waits[..5], [100, 200, 400, 800, 1_600]);
+        assert_eq!(waits[10..], [60_000; 4]);
+        assert!(lists.are_many());
+        lists.done(now + LISTS_APART);
+        assert!(!lists.are_many() && lists.wait(now + LISTS_APART).as_millis() == 100);
     }
 
     #[test]

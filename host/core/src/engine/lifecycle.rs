@@ -45,6 +45,7 @@ mod other_hosts;
 mod plugin;
 mod plugin_status;
 mod requirements;
+mod restores;
 mod reviews;
 mod rollout;
 mod sources;
@@ -60,6 +61,7 @@ use kind_owners::KindOwners;
 use orphans::Orphan;
 use other_hosts::ShownKinds;
 use plugin::Plugin;
+use restores::Restores;
 use sources::Sources;
 use tenants::Tenants;
 use timers::{Timer, Timers};
@@ -93,6 +95,7 @@ pub(super) struct Lifecycle {
     host_crd: HostCrd,
     /// Plugin objects that are being deleted because their plugins are gone.
     orphans: BTreeMap<Arc<str>, Orphan>,
+    restores: Restores,
     timers: Timers,
     sources_listed: bool,
     tenants: Tenants,
@@ -121,6 +124,7 @@ impl Lifecycle {
             registrations: BTreeMap::new(),
             host_crd: HostCrd::default(),
             orphans: BTreeMap::new(),
+            restores: Restores::default(),
             timers: Timers::default(),
             sources_listed: false,
             tenants: Tenants::new(config.tenants.clone()),
@@ -182,6 +186,7 @@ impl Lifecycle {
                 Timer::Orphan(name) => self.delete_orphan(&name, cx),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, cx),
                 Timer::Review(plugin) => self.run_reviews(&plugin, cx),
+                Timer::Restored => self.on_restore_due(cx),
                 Timer::Unlisted(namespace) => self.on_tenant_unlisted(&namespace, cx),
                 Timer::DynamicKinds(plugin) => {
                     self.drop_released_kinds(&plugin, cx);

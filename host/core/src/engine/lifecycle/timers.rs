@@ -30,6 +30,8 @@ pub(super) enum Timer {
     Review(Arc<str>),
     /// Stop the informers of dynamic kinds that its keys name no more, and start those that waited.
     DynamicKinds(Arc<str>),
+    /// List every kind anew, for a restore that was noticed earlier.
+    Restored,
     /// Show that the ConfigMaps of a tenant are not listed.
     Unlisted(Arc<str>),
 }
