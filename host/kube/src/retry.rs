@@ -13,6 +13,9 @@ const UNREACHABLE_CAP_MS: u64 = 1_000;
 const ERROR_CAP_MS: u64 = 5_000;
 /// The delay after a missing permission or kind: once granted or served it is noticed within five seconds, with jitter.
 const REFUSED_MS: u64 = 3_500;
+/// The same after so many tries, which take a minute: what has been missing for longer may be missing for good.
+const REFUSED_LONG_MS: u64 = 15_000;
+const REFUSED_TRIES: u32 = 20;
 /// The longest `Retry-After` that is honoured: any proxy may send one, and the kind is not watched meanwhile.
 const RETRY_AFTER_CAP_MS: u64 = 30_000;
 /// The longest time between lists of a kind that are worth nothing: what one costs is spread over a minute, and a cluster that
@@ -65,6 +68,7 @@ impl Retry {
         let delay = match obstacle {
             Obstacle::Unreachable => doubled.min(UNREACHABLE_CAP_MS),
             Obstacle::Error { retry_after_ms } => doubled.min(ERROR_CAP_MS).max(retry_after_ms.min(RETRY_AFTER_CAP_MS)),
+            Obstacle::Refused if self.failures > REFUSED_TRIES => REFUSED_LONG_MS,
             Obstacle::Refused => REFUSED_MS,
         };
         Duration::from_millis(delay * 3 / 4 + random % (delay / 2 + 1))
@@ -163,6 +167,16 @@ mod tests {
             let delay = Retry::default().next(Obstacle::Refused, random).as_millis();
             assert!((2_600..=4_400).contains(&delay), "{delay}");
         }
+    }
+
+    #[test]
+    fn q4_what_is_refused_for_more_than_a_minute_is_retried_every_quarter_of_a_minute() {
+        let mut retry = Retry::default();
+        let delays: Vec<u128> = (0..30).map(|_| retry.next(Obstacle::Refused, 0).as_millis() * 4 / 3).collect();
+        assert!(
+            delays[..20].iter().all(|delay| *delay == 3_500) && delays[20..].iter().all(|delay| *delay == 15_000),
+            "{delays:?}"
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::store::Change;
 
 mod admission;
 mod asking;
+mod attempts;
 mod audits;
 mod bindings;
 mod claims;
@@ -52,6 +53,7 @@ mod sources;
 mod tenants;
 mod timers;
 
+use attempts::{Attempts, Place};
 use bindings::{Bindings, is_rbac};
 use claims::Claims;
 use component::Component;
@@ -91,7 +93,9 @@ pub(super) struct Lifecycle {
     /// Which plugins bring the CRD of a kind.
     definitions: BTreeMap<Kind, BTreeSet<Arc<str>>>,
     /// CRD registrations in flight, by plugin and name.
-    registrations: BTreeMap<(Arc<str>, Arc<str>), Registration>,
+    registrations: BTreeMap<Place, Registration>,
+    /// Those that failed.
+    attempts: Attempts,
     host_crd: HostCrd,
     /// Plugin objects that are being deleted because their plugins are gone.
     orphans: BTreeMap<Arc<str>, Orphan>,
@@ -122,6 +126,7 @@ impl Lifecycle {
             audits: Audits::new(config.audit_interval_ms),
             definitions: BTreeMap::new(),
             registrations: BTreeMap::new(),
+            attempts: Attempts::default(),
             host_crd: HostCrd::default(),
             orphans: BTreeMap::new(),
             restores: Restores::default(),

@@ -1,7 +1,7 @@
 //! Audits of the informers, and the reset of everything that waits for a version after a restore of etcd.
 
 use super::Lifecycle;
-use super::timers::{CRD_RETRY_MS, Timer};
+use super::timers::Timer;
 use crate::audit::{Act, Response};
 use crate::engine::context::Context;
 use crate::engine::message::Message;
@@ -63,8 +63,9 @@ impl Lifecycle {
         }
         self.orphans.clear();
         // The restore may have undone CRDs. Registrations in flight end before the retry.
+        self.attempts.clear();
         for kind in self.definitions.keys().cloned().chain([plugin_object::kind()]).collect::<Vec<_>>() {
-            self.restore_crd(&kind, CRD_RETRY_MS, cx);
+            self.restore_crd(&kind, false, cx);
         }
         self.dirty.extend(self.plugins.keys().cloned());
         self.sync_dirty(cx);

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The retry delay of a failed registration. A person who grants a permission should see the effect while watching.
-pub(super) const CRD_RETRY_MS: u64 = 3_000;
 /// The retry delay of a version that the cluster's state keeps from serving. A person who changes that state should see
 /// the effect while watching.
 pub(super) const REFUSED_RETRY_MS: u64 = 15_000;

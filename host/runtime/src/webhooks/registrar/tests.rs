@@ -257,6 +257,26 @@ async fn a_configuration_that_cannot_be_written_delays_no_other_and_is_retried_a
 }
 
 #[tokio::test]
+async fn q4_a_configuration_that_is_refused_for_good_is_retried_once_a_minute_and_a_change_begins_anew() {
+    let mut world = World::new().await;
+    *world.api.refused.lock().unwrap() = Some("plugin-1");
+    (0..2).for_each(|number| world.admits(number, 0));
+    let pause = async |world: &mut World| {
+        world.registrar.state.later_at = world.registrar.state.later_at.map(|_| Instant::now());
+        world.registrar.round().await;
+        let later_at = world.registrar.state.later_at.expect("it is tried again");
+        later_at.saturating_duration_since(Instant::now()).as_secs()
+    };
+    let mut pauses = Vec::new();
+    for _ in 0..12 {
+        pauses.push(pause(&mut world).await);
+    }
+    assert!(pauses[0] == 0 && pauses[11] >= 59, "{pauses:?}");
+    world.admits(0, 1);
+    assert_eq!(pause(&mut world).await, 0, "what has changed may have been the reason");
+}
+
+#[tokio::test]
 async fn x5_p3_an_hour_of_full_rounds_writes_nothing() {
     let mut world = World::new().await;
     for number in 0..5 {
