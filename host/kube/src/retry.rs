@@ -75,7 +75,7 @@ impl Retry {
     }
 }
 
-/// When a kind may be listed again. A list ends well and may be worth nothing a moment later: its version expires or goes back,
+/// When a kind may be listed again. A list ends well and may be worth nothing a moment later: its version expires or decreases,
 /// which no count of failures shows.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {

@@ -11,7 +11,7 @@
 //!      ^                                                    |
 //!      +------------------- version expired (410) ----------+      everything else: wait, then resume from the position
 //! ```
-//! Lists that follow each other, because a version expires or goes back at once, wait longer and longer. One that breaks off
+//! Lists that follow each other, because a version expires or decreases at once, wait longer and longer. One that breaks off
 //! begins again with another `Listing`; its objects so far remain.
 
 use std::sync::Arc;
@@ -27,7 +27,6 @@ use mortise_core::scope::Slice;
 use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_core::watch_stream::{self, Decoded, Decoder, End};
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::answers::Size;
@@ -37,6 +36,7 @@ use crate::discovery::{Resource, escape};
 use crate::failure::Failure;
 use crate::page;
 use crate::retry::{Lists, Obstacle, Retry, random};
+use crate::sink::Sink;
 use crate::traffic::Class;
 
 /// How long the API server keeps a watch open, less up to a quarter, so that watches that began together do not end together.
@@ -88,9 +88,10 @@ impl From<Slice> for Objects {
 /// only the channel queues events.
 ///
 /// `Failed` is sent when the reason changes, not at every try; the next event after it means that the watch works again.
-pub async fn run<T, F>(api: ApiServer, objects: Objects, sink: mpsc::Sender<T>, wrap: F)
+pub async fn run<S, F>(api: ApiServer, objects: Objects, sink: S, wrap: F)
 where
-    F: Fn(WatchEvent) -> T,
+    S: Sink,
+    F: Fn(WatchEvent) -> S::Item,
 {
     let mut watch = Watch::new(api, objects, sink, wrap);
     loop {
@@ -155,10 +156,10 @@ impl From<End> for Stop {
 
 enum Never {}
 
-struct Watch<T, F> {
+struct Watch<S, F> {
     api: ApiServer,
     objects: Objects,
-    sink: mpsc::Sender<T>,
+    sink: S,
     wrap: F,
     interner: Interner,
     /// All events up to this version were sent. None: a list is needed.
@@ -194,8 +195,8 @@ struct Stream {
     bytes: u64,
 }
 
-impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
-    fn new(api: ApiServer, objects: Objects, sink: mpsc::Sender<T>, wrap: F) -> Self {
+impl<S: Sink, F: Fn(WatchEvent) -> S::Item> Watch<S, F> {
+    fn new(api: ApiServer, objects: Objects, sink: S, wrap: F) -> Self {
         let page_objects = objects.page_objects.unwrap_or(page::OBJECTS);
         Self {
             api,

@@ -23,7 +23,7 @@ use mortise_core::webhook::Endpoint;
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
 use mortise_kube::lease::Leadership;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::progress::{Due, Progress, Shown};
@@ -32,6 +32,7 @@ use super::review::Reviewer;
 use super::{Admission, Wanted, Webhooks};
 use crate::config::WebhookConfig;
 use crate::input::Input;
+use crate::inputs::Inputs;
 use crate::server;
 use crate::server::tls::{ServingCert, acceptor};
 use crate::supervise::Supervisor;
@@ -58,7 +59,7 @@ pub(crate) struct Registrar {
     pub(crate) config: WebhookConfig,
     pub(crate) namespace: String,
     pub(crate) api: ApiServer,
-    pub(crate) inputs: mpsc::Sender<Input>,
+    pub(crate) inputs: Inputs,
     pub(crate) webhooks: Webhooks,
     pub(crate) reviewer: Reviewer,
     pub(crate) supervisor: Supervisor,

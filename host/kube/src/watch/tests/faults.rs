@@ -13,7 +13,7 @@ type Respond = fn(&str, usize) -> (&'static str, String);
 type Wrap = fn(WatchEvent) -> WatchEvent;
 
 /// A watch of Pods and its events.
-fn watch_of(api: ApiServer) -> (Watch<WatchEvent, Wrap>, mpsc::Receiver<WatchEvent>) {
+fn watch_of(api: ApiServer) -> (Watch<mpsc::Sender<WatchEvent>, Wrap>, mpsc::Receiver<WatchEvent>) {
     let (sink, events) = mpsc::channel(100);
     let wrap: Wrap = |event| event;
     (Watch::new(api, Slice::from(Kind::new("v1", "Pod")).into(), sink, wrap), events)
@@ -219,7 +219,7 @@ async fn waits_between_lists(respond: Respond) -> (Vec<Duration>, Vec<String>) {
         let is_listed = matches!(stop, Stop::Listed(_));
         let delay = watch.after(stop, Duration::ZERO).await.unwrap();
         if is_listed {
-            tokio::time::sleep(delay).await;
+            sleep(delay).await;
         }
         while let Ok(event) = events.try_recv() {
             found.push(shown(&event));

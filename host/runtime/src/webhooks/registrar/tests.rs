@@ -11,12 +11,12 @@ use mortise_core::limits::CallLimits;
 use mortise_core::manifest::Manifest;
 use mortise_wasm::workers::Workers;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use super::super::capacity::Capacity;
 use super::super::parsing::Parsing;
 use super::*;
 use crate::config::{Namespace, WebhookConfig};
+use crate::inputs::{Arrivals, queue};
 use crate::log::throttle::Throttle;
 use crate::metrics::Metrics;
 use crate::server::{Request, Response, response, text};
@@ -107,7 +107,7 @@ fn stored(mut object: Value) -> Value {
 struct World {
     api: FakeApi,
     registrar: Registrar,
-    inputs: mpsc::Receiver<Input>,
+    inputs: Arrivals,
     _workers: Workers,
 }
 
@@ -119,7 +119,7 @@ impl World {
             move |request| api.clone().respond(request)
         })
         .await;
-        let (sender, inputs) = mpsc::channel(10_000);
+        let (sender, inputs) = queue();
         let (supervisor, _) = supervisor();
         let workers = Workers::start(1, |_| {}).unwrap();
         let namespace: Namespace = "mortise-system".parse().unwrap();
@@ -180,7 +180,7 @@ impl World {
     /// The reports to the engine since the last call, by plugin.
     fn reports(&mut self) -> BTreeMap<String, &'static str> {
         let mut reports = BTreeMap::new();
-        while let Ok(input) = self.inputs.try_recv() {
+        while let Some(input) = self.inputs.try_recv() {
             match input {
                 Input::Event(Event::AdmissionServed { plugin, result, .. }) => {
                     reports.insert(plugin.to_string(), result.map_or_else(|refusal| refusal.reason, |()| "Served"));

@@ -382,7 +382,7 @@ fn g11_however_many_plugins_a_tenant_has_they_have_one_plugins_requests_in_fligh
         });
     }
     assert_eq!(sent, 61, "what exceeds the budget is owed, also by a plugin that comes back");
-    let message = alone.exchanges.over_budget("team-a.p0").expect("each of them is told");
+    let message = alone.exchanges.over_budget("team-a.p0").expect("it is reported of each");
     assert!(message.starts_with("team-a.* is over its budget of 60 HTTP requests"), "{message}");
     assert_eq!(alone.exchanges.over_budget("team-b.dns"), None);
     alone.want("team-b.dns", "dns", &[request("zone", 1_000)]);
