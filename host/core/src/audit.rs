@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::digest::spread;
+use crate::heap::HeapBytes;
 use crate::object::{Name, Object, ResourceVersion};
 use crate::scope::Slice;
 use crate::store::Store;
@@ -67,6 +68,19 @@ pub struct Page {
     pub objects: Vec<Listed>,
     /// Whether this page completes the list.
     pub is_last: bool,
+}
+
+impl Page {
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.objects.heap_bytes()
+    }
+}
+
+impl HeapBytes for Listed {
+    fn heap_bytes(&self) -> usize {
+        self.name.heap_bytes() + self.uid.heap_bytes()
+    }
 }
 
 /// How the cache differs in one object.

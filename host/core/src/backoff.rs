@@ -1,4 +1,4 @@
-//! The delay of a key, or of an HTTP request, after failures (Q3).
+//! The delay of a key, of an HTTP request or of anything else that is tried again, after failures (Q3).
 
 use crate::digest::spread;
 use crate::write::WriteErrorClass;
@@ -54,7 +54,7 @@ pub fn delay_ms(failures: u32, key: &str, cause: FailureCause) -> u64 {
         FailureCause::Unreachable => MAX_UNREACHABLE_MS,
         FailureCause::Denied => MAX_DENIED_MS,
     };
-    doubled(BASE_MS, longest, failures, key)
+    doubled_ms(BASE_MS, longest, failures, key)
 }
 
 /// The delay of a key whose write the API server has postponed, with up to 10 % more: keys that were refused together would
@@ -65,10 +65,11 @@ pub fn postponed_ms(retry_after_ms: u64, key: &str) -> u64 {
 
 /// The delay before try `failures + 1` of an HTTP request.
 pub fn request_delay_ms(failures: u32, key: &str) -> u64 {
-    doubled(REQUEST_BASE_MS, REQUEST_MAX_MS, failures, key)
+    doubled_ms(REQUEST_BASE_MS, REQUEST_MAX_MS, failures, key)
 }
 
-fn doubled(base_ms: u64, longest_ms: u64, failures: u32, key: &str) -> u64 {
+/// A delay that doubles from the base with each failure after the first up to the longest, with up to 10 % jitter by key.
+pub fn doubled_ms(base_ms: u64, longest_ms: u64, failures: u32, key: &str) -> u64 {
     let exponent = failures.saturating_sub(1).min(32);
     let delay = base_ms.saturating_mul(1 << exponent).min(longest_ms);
     delay + spread(&[key, &failures.to_string()], delay / 10 + 1)

@@ -29,6 +29,17 @@ pub struct CallDone {
     pub elapsed_us: u64,
 }
 
+impl CallDone {
+    /// Bytes in memory of its outcome and reads.
+    pub(crate) fn bytes(&self) -> usize {
+        let outcome = match &self.conclusion {
+            Conclusion::Wants(outcome) => outcome.bytes(),
+            Conclusion::Failed(_) | Conclusion::Fault(_) | Conclusion::HostFault(_) | Conclusion::Waits(_) => 0,
+        };
+        outcome + self.reads.bytes()
+    }
+}
+
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Conclusion {

@@ -226,11 +226,14 @@ impl Engine {
                     self.on_change(slice, &change, true, effects);
                 }
             }
-            WatchEvent::ListDone(version) if self.store.is_contradicted(slice, version) => {
-                let message = format!("a list at version {} shows older versions of objects than the cache", version.0);
-                self.messages.push_back(Message::Restored { slice: slice.clone(), lists: false, message });
-            }
             WatchEvent::ListDone(version) => {
+                let contradiction =
+                    || format!("a list at version {} shows older versions of objects than the cache", version.0);
+                if self.store.is_contradicted(slice, version)
+                    && self.notice_restore(slice, false, contradiction(), effects)
+                {
+                    return;
+                }
                 self.store.begin_end(slice, version);
                 self.ending.push_back(slice.clone());
             }
@@ -246,11 +249,12 @@ impl Engine {
                 self.store.progress(slice, version);
                 self.on_progress(slice, effects);
             }
-            // Every watch notices the same restore; only the first starts the relists.
-            WatchEvent::Restored { .. } if !self.store.synced(slice) => self.store.rewind_slice(slice),
             WatchEvent::Restored { before, now } => {
                 let message = format!("its version was {} and is {} now", before.0, now.0);
-                self.messages.push_back(Message::Restored { slice: slice.clone(), lists: true, message });
+                // Every watch notices the same restore; only the first starts the relists.
+                if !self.store.synced(slice) || !self.notice_restore(slice, true, message, effects) {
+                    self.store.rewind_slice(slice);
+                }
             }
             WatchEvent::Failed(error) => {
                 self.with(effects, |machines, cx| machines.lifecycle.on_watch_failed(slice, error, cx));
@@ -294,6 +298,12 @@ impl Engine {
         let before = self.pieces.left(self.now.mono_ms);
         let left = self.store.drop_next(before);
         self.pieces.spend(before - left);
+    }
+
+    fn notice_restore(&mut self, slice: &Slice, lists: bool, message: String, effects: &mut Vec<Effect>) -> bool {
+        let mut counts = false;
+        self.with(effects, |machines, cx| counts = machines.lifecycle.notice_restore(slice, lists, message, cx));
+        counts
     }
 
     fn on_change(&mut self, slice: &Slice, change: &Change, by_list: bool, effects: &mut Vec<Effect>) {

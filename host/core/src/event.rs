@@ -12,6 +12,7 @@ use crate::conversion::ConversionBackend;
 use crate::crd::{CrdError, CrdOwner};
 use crate::digest::Digest;
 use crate::garbage::Garbage;
+use crate::heap::HeapBytes;
 use crate::http::{HttpId, OutgoingRequest, Sent};
 use crate::memory::Pressure;
 use crate::object::{Object, ObjectRef};
@@ -107,6 +108,22 @@ pub enum Event {
     Tick,
     /// Finish what is in flight and begin nothing new.
     Shutdown,
+}
+
+impl Event {
+    /// Bytes in memory of what may be large; what cannot have more than some KiB counts nothing.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Watch(_, event) => event.bytes(),
+            Self::PluginFound(offer) => offer.config.heap_bytes(),
+            Self::Compiled(_, Ok(compiled)) => compiled.manifest.heap_bytes(),
+            Self::CallDone(_, done) => done.bytes(),
+            Self::LiveRead(_, Ok(Some(object))) => object.bytes(),
+            Self::HttpDone(_, Sent::Response(response)) => response.bytes(),
+            Self::Audit(_, audit::Response::Page(page)) => page.bytes(),
+            _ => 0,
+        }
+    }
 }
 
 /// An object to be read from the API server, and who reads it; the host, if there is no ServiceAccount. What one may see is

@@ -222,7 +222,7 @@ pub struct Response {
 }
 
 impl Response {
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         shared(self.body.len()) + self.headers.heap_bytes()
     }
 

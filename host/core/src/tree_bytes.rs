@@ -3,32 +3,21 @@
 
 use serde_json::Value;
 
+use crate::heap::{allocation, tree};
+
 #[cfg(test)]
 mod tests;
 
 /// Levels that `serde_json` reads; it refuses deeper texts.
 const MAX_DEPTH: usize = 128;
-/// Members of one node of a `BTreeMap`.
-const NODE_MEMBERS: usize = 11;
-/// Least members of a node, but for the root's.
-const LEAST_MEMBERS: usize = 5;
-/// A node of a `BTreeMap<String, Value>`: keys, values, its parent and two numbers.
-const LEAF_BYTES: usize =
-    (NODE_MEMBERS * (size_of::<String>() + size_of::<Value>()) + size_of::<usize>() + 4).next_multiple_of(8);
-/// The same with its children.
-const INTERNAL_BYTES: usize = LEAF_BYTES + (NODE_MEMBERS + 1) * size_of::<usize>();
+/// A member of an object.
+const MEMBER_BYTES: usize = size_of::<String>() + size_of::<Value>();
 /// The first capacity of a `Vec<Value>`.
 const FIRST_CAPACITY: usize = 4;
 /// The most bytes of a tree for a byte of its text: `{"":` and `}` are a node. Lists, strings and longer keys take less.
 const WORST_OF_BYTE: usize = 128;
 /// `serde_json` reads the string that is a first member with this name as JSON, in any text.
 const TEXT_IN_TEXT: &[u8] = b"$serde_json::private::RawValue";
-
-/// What glibc's malloc takes for so many bytes: a header of eight, a multiple of 16, at least 32.
-pub const fn allocated_bytes(size: usize) -> usize {
-    let taken = (size + 8).next_multiple_of(16);
-    if taken < 32 { 32 } else { taken }
-}
 
 /// An upper bound of the heap that `serde_json::from_slice::<Value>` of this text takes, also when it fails: close to it for
 /// the worst texts, and up to twice as much for wide objects. For a moment the largest list takes half as much more, while
@@ -58,7 +47,7 @@ pub fn tree_bytes(text: &[u8]) -> usize {
                     bytes += WORST_OF_BYTE * (text.len() - at);
                     break;
                 }
-                bytes += if string.bytes == 0 { 0 } else { allocated_bytes(string.bytes) };
+                bytes += allocation(string.bytes);
                 at = string.end;
             }
             _ => {
@@ -87,21 +76,10 @@ impl Level {
     fn bytes(self) -> usize {
         match self.values {
             0 => 0,
-            values if self.is_object => object_bytes(values),
-            values => allocated_bytes(values.next_power_of_two().max(FIRST_CAPACITY) * size_of::<Value>()),
+            values if self.is_object => tree(values, MEMBER_BYTES),
+            values => allocation(values.next_power_of_two().max(FIRST_CAPACITY) * size_of::<Value>()),
         }
     }
-}
-
-/// The nodes of a map of so many members, as sparse as they may be.
-const fn object_bytes(members: usize) -> usize {
-    if members <= NODE_MEMBERS {
-        return allocated_bytes(LEAF_BYTES);
-    }
-    // Between any two leaves is a member of an internal node.
-    let leaves = (members + 1) / (LEAST_MEMBERS + 1);
-    let internal = 1 + leaves.saturating_sub(2) / LEAST_MEMBERS;
-    leaves * allocated_bytes(LEAF_BYTES) + internal * allocated_bytes(INTERNAL_BYTES)
 }
 
 /// A string of the text, between its quotes.

@@ -39,6 +39,17 @@ pub enum WatchEvent {
     },
 }
 
+impl WatchEvent {
+    /// Bytes in memory of its objects.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Applied(object) | Self::Deleted(object) => object.bytes(),
+            Self::Listed(objects) => objects.iter().map(Object::bytes).sum(),
+            _ => 0,
+        }
+    }
+}
+
 /// Why a kind cannot be watched.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{0}")]

@@ -13,7 +13,6 @@ use mortise_core::object::{Kind, Name, ResourceVersion};
 use mortise_core::pages::Tokens;
 use mortise_core::scope::Slice;
 use serde::Deserialize;
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::answers::Size;
@@ -21,6 +20,7 @@ use crate::client::{self, ApiServer, request};
 use crate::discovery::escape;
 use crate::failure::Failure;
 use crate::page;
+use crate::sink::Sink;
 
 /// Longest a whole list may take. A hundred thousand objects are two hundred pages of a tenth of a second.
 const LIST_TIMEOUT: Duration = Duration::from_secs(600);
@@ -33,9 +33,10 @@ const METADATA: HeaderValue =
 
 /// Lists a slice of a kind live and sends it page by page, converted by `wrap`. A slow receiver slows the list down. Dropping the future
 /// ends it.
-pub async fn run<T, F>(api: ApiServer, slice: Slice, sink: mpsc::Sender<T>, wrap: F)
+pub async fn run<S, F>(api: ApiServer, slice: Slice, sink: S, wrap: F)
 where
-    F: Fn(Response) -> T,
+    S: Sink,
+    F: Fn(Response) -> S::Item,
 {
     let list = timeout(LIST_TIMEOUT, list(&api, &slice, &sink, &wrap));
     let failure = match list.await {
@@ -48,9 +49,10 @@ where
     let _ = sink.send(wrap(Response::Failed)).await;
 }
 
-async fn list<T, F>(api: &ApiServer, slice: &Slice, sink: &mpsc::Sender<T>, wrap: &F) -> Result<(), Failure>
+async fn list<S, F>(api: &ApiServer, slice: &Slice, sink: &S, wrap: &F) -> Result<(), Failure>
 where
-    F: Fn(Response) -> T,
+    S: Sink,
+    F: Fn(Response) -> S::Item,
 {
     let Slice { kind, namespace, labels } = slice;
     let resource = api.resource(kind).await?;

@@ -21,6 +21,7 @@ pub mod lease;
 pub mod limiter;
 mod page;
 mod retry;
+pub mod sink;
 #[cfg(test)]
 mod testing;
 pub mod tls;

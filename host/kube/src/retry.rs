@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// The first delay. Most breaks are a connection that a load balancer or a restarting API server closed.
 const FIRST_MS: u64 = 100;
 /// The longest delay while there is no connection: a try costs the API server nothing, and its return is seen within about a
@@ -11,8 +13,18 @@ const UNREACHABLE_CAP_MS: u64 = 1_000;
 const ERROR_CAP_MS: u64 = 5_000;
 /// The delay after a missing permission or kind: once granted or served it is noticed within five seconds, with jitter.
 const REFUSED_MS: u64 = 3_500;
+/// The same after so many tries, which take a minute: what has been missing for longer may be missing for good.
+const REFUSED_LONG_MS: u64 = 15_000;
+const REFUSED_TRIES: u32 = 20;
 /// The longest `Retry-After` that is honoured: any proxy may send one, and the kind is not watched meanwhile.
 const RETRY_AFTER_CAP_MS: u64 = 30_000;
+/// The longest time between lists of a kind that are worth nothing: what one costs is spread over a minute, and a cluster that
+/// works again is listed within one.
+const LISTS_CAP_MS: u64 = 60_000;
+/// A list after this time is a first one: the API server forgets versions after five minutes by default.
+const LISTS_APART: Duration = Duration::from_secs(240);
+/// Lists in a row that are reported: some six seconds' worth.
+const MANY_LISTS: u32 = 6;
 
 /// Why a try failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,9 +68,39 @@ impl Retry {
         let delay = match obstacle {
             Obstacle::Unreachable => doubled.min(UNREACHABLE_CAP_MS),
             Obstacle::Error { retry_after_ms } => doubled.min(ERROR_CAP_MS).max(retry_after_ms.min(RETRY_AFTER_CAP_MS)),
+            Obstacle::Refused if self.failures > REFUSED_TRIES => REFUSED_LONG_MS,
             Obstacle::Refused => REFUSED_MS,
         };
         Duration::from_millis(delay * 3 / 4 + random % (delay / 2 + 1))
+    }
+}
+
+/// When a kind may be listed again. A list ends well and may be worth nothing a moment later: its version expires or decreases,
+/// which no count of failures shows.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    /// Complete lists, each soon after the one before.
+    soon: u32,
+    done: Option<Instant>,
+}
+
+impl Lists {
+    /// A list is complete.
+    pub(crate) fn done(&mut self, now: Instant) {
+        let is_soon = self.done.is_some_and(|done| now.duration_since(done) < LISTS_APART);
+        (self.soon, self.done) = (if is_soon { self.soon.saturating_add(1) } else { 0 }, Some(now));
+    }
+
+    /// How long the next list waits.
+    pub(crate) fn wait(&self, now: Instant) -> Duration {
+        let Some(done) = self.done else { return Duration::ZERO };
+        let apart = FIRST_MS.saturating_mul(1 << self.soon.min(20)).min(LISTS_CAP_MS);
+        Duration::from_millis(apart).saturating_sub(now.duration_since(done))
+    }
+
+    /// Whether lists follow each other so often that a person should know.
+    pub(crate) fn are_many(&self) -> bool {
+        self.soon >= MANY_LISTS
     }
 }
 
@@ -90,6 +132,27 @@ mod tests {
     }
 
     #[test]
+    fn q4_lists_that_follow_each_other_are_a_minute_apart_in_the_end_and_one_after_a_while_waits_for_nothing() {
+        let (mut lists, began) = (Lists::default(), Instant::now());
+        assert_eq!(lists.wait(began), Duration::ZERO);
+        let mut now = began;
+        let waits: Vec<u128> = (0..14)
+            .map(|_| {
+                lists.done(now);
+                let wait = lists.wait(now);
+                assert_eq!(lists.wait(now + wait), Duration::ZERO);
+                now += wait;
+                wait.as_millis()
+            })
+            .collect();
+        assert_eq!(waits[..5], [100, 200, 400, 800, 1_600]);
+        assert_eq!(waits[10..], [60_000; 4]);
+        assert!(lists.are_many());
+        lists.done(now + LISTS_APART);
+        assert!(!lists.are_many() && lists.wait(now + LISTS_APART).as_millis() == 100);
+    }
+
+    #[test]
     fn a_long_outage_does_not_lengthen_the_delays_after_the_api_servers_return() {
         let mut retry = Retry::default();
         for _ in 0..60 {
@@ -104,6 +167,16 @@ mod tests {
             let delay = Retry::default().next(Obstacle::Refused, random).as_millis();
             assert!((2_600..=4_400).contains(&delay), "{delay}");
         }
+    }
+
+    #[test]
+    fn q4_what_is_refused_for_more_than_a_minute_is_retried_every_quarter_of_a_minute() {
+        let mut retry = Retry::default();
+        let delays: Vec<u128> = (0..30).map(|_| retry.next(Obstacle::Refused, 0).as_millis() * 4 / 3).collect();
+        assert!(
+            delays[..20].iter().all(|delay| *delay == 3_500) && delays[20..].iter().all(|delay| *delay == 15_000),
+            "{delays:?}"
+        );
     }
 
     #[test]

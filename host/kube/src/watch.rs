@@ -11,7 +11,8 @@
 //!      ^                                                    |
 //!      +------------------- version expired (410) ----------+      everything else: wait, then resume from the position
 //! ```
-//! A list that breaks off begins again with another `Listing`; its objects so far remain.
+//! Lists that follow each other, because a version expires or decreases at once, wait longer and longer. One that breaks off
+//! begins again with another `Listing`; its objects so far remain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,6 @@ use mortise_core::scope::Slice;
 use mortise_core::watch::{WatchError, WatchEvent};
 use mortise_core::watch_stream::{self, Decoded, Decoder, End};
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::answers::Size;
@@ -35,7 +35,8 @@ use crate::client::{ApiServer, READ_TIMEOUT, request};
 use crate::discovery::{Resource, escape};
 use crate::failure::Failure;
 use crate::page;
-use crate::retry::{Obstacle, Retry, random};
+use crate::retry::{Lists, Obstacle, Retry, random};
+use crate::sink::Sink;
 use crate::traffic::Class;
 
 /// How long the API server keeps a watch open, less up to a quarter, so that watches that began together do not end together.
@@ -58,8 +59,6 @@ const DOUBTFUL_AFTER_OUTAGE: Duration = Duration::from_secs(5);
 /// Tries before an unfilled cache of the API server is reported, as when the kind's CRD is new: one and a half seconds by the
 /// delays between them.
 const STARTING_TRIES: u32 = 4;
-/// A version that expires sooner than this after a list is a failure, not age.
-const SOON_AFTER_LIST: Duration = Duration::from_secs(10);
 /// The objects of a list are sent as one event once their JSON text has this size: some ten small objects, for each of which
 /// the receiver takes a few microseconds.
 const LISTED_BYTES: usize = 8 << 10;
@@ -89,9 +88,10 @@ impl From<Slice> for Objects {
 /// only the channel queues events.
 ///
 /// `Failed` is sent when the reason changes, not at every try; the next event after it means that the watch works again.
-pub async fn run<T, F>(api: ApiServer, objects: Objects, sink: mpsc::Sender<T>, wrap: F)
+pub async fn run<S, F>(api: ApiServer, objects: Objects, sink: S, wrap: F)
 where
-    F: Fn(WatchEvent) -> T,
+    S: Sink,
+    F: Fn(WatchEvent) -> S::Item,
 {
     let mut watch = Watch::new(api, objects, sink, wrap);
     loop {
@@ -123,6 +123,8 @@ enum Stop {
     Silent,
     /// The API server no longer knows the position: list again.
     Expired(String),
+    /// The last list was a moment ago.
+    Listed(Duration),
     /// The API server does not support streaming lists.
     NoStreaming,
     /// A page of a list is too large.
@@ -154,10 +156,10 @@ impl From<End> for Stop {
 
 enum Never {}
 
-struct Watch<T, F> {
+struct Watch<S, F> {
     api: ApiServer,
     objects: Objects,
-    sink: mpsc::Sender<T>,
+    sink: S,
     wrap: F,
     interner: Interner,
     /// All events up to this version were sent. None: a list is needed.
@@ -177,8 +179,7 @@ struct Watch<T, F> {
     retry: Retry,
     /// When a connection last failed.
     unreachable_at: Option<Instant>,
-    /// When a list was last complete.
-    listed_at: Option<Instant>,
+    lists: Lists,
     /// The stream that is open, or ended last.
     stream: Option<Stream>,
     /// How the next stream is opened, if the last one was.
@@ -194,8 +195,8 @@ struct Stream {
     bytes: u64,
 }
 
-impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
-    fn new(api: ApiServer, objects: Objects, sink: mpsc::Sender<T>, wrap: F) -> Self {
+impl<S: Sink, F: Fn(WatchEvent) -> S::Item> Watch<S, F> {
+    fn new(api: ApiServer, objects: Objects, sink: S, wrap: F) -> Self {
         let page_objects = objects.page_objects.unwrap_or(page::OBJECTS);
         Self {
             api,
@@ -213,7 +214,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             failed: None,
             retry: Retry::default(),
             unreachable_at: None,
-            listed_at: None,
+            lists: Lists::default(),
             stream: None,
             class: Class::Shared,
             idle: IDLE,
@@ -229,6 +230,10 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         }
         if std::mem::take(&mut self.is_doubtful) {
             Box::pin(self.compare_versions(&resource)).await?;
+        }
+        let wait = self.lists.wait(Instant::now());
+        if self.position.is_none() && wait > Duration::ZERO {
+            return Err(Stop::Listed(wait));
         }
         if self.position.is_none() && self.streaming {
             return self.stream_list(&resource).await;
@@ -416,7 +421,7 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             _ => {}
         }
         if matches!(event, WatchEvent::ListDone(_)) {
-            self.listed_at = Some(Instant::now());
+            self.lists.done(Instant::now());
         }
         self.send_listed().await?;
         self.sink.send((self.wrap)(event)).await.map_err(|_| Stop::ReceiverGone)
@@ -438,7 +443,8 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
         let kind = &self.objects.kind;
         let again = Obstacle::Error { retry_after_ms: 0 };
         let ended_in_time = matches!(stop, Stop::Closed) && lived >= SHORTEST_WATCH;
-        self.is_doubtful = !ended_in_time && self.newest > ResourceVersion::default();
+        let is_closed = ended_in_time || matches!(stop, Stop::Listed(_));
+        self.is_doubtful = !is_closed && self.newest > ResourceVersion::default();
         match stop {
             Stop::ReceiverGone => Err(Stop::ReceiverGone),
             Stop::Closed | Stop::Silent if lived >= LIVED => Ok(Duration::ZERO),
@@ -446,10 +452,19 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             Stop::Expired(message) => {
                 tracing::info!(%kind, "the API server no longer knows the watch's version, listing again: {message}");
                 self.position = None;
-                if self.listed_at.is_none_or(|at| at.elapsed() > SOON_AFTER_LIST) {
-                    self.retry.reset();
-                }
+                // How often it is listed is not for this count.
+                self.retry.reset();
                 Ok(self.retry.next(again, random()))
+            }
+            Stop::Listed(wait) => {
+                if self.lists.are_many() {
+                    let why = WatchError::Unavailable(format!(
+                        "{kind} is listed once a minute, because the API server does not keep to the version of its lists: it \
+                         expires at once, or the next one is lower, as when several servers with different states answer"
+                    ));
+                    self.report(why).await?;
+                }
+                Ok(wait + wait * u32::try_from(random() % 256).unwrap_or(0) / 1_024)
             }
             Stop::NoStreaming => {
                 tracing::info!(%kind, "the API server does not support streaming lists, listing page by page");
@@ -491,12 +506,19 @@ impl<T, F: Fn(WatchEvent) -> T> Watch<T, F> {
             // The cached path may be outdated.
             self.api.discovery().forget(&self.objects.kind.api_version);
         }
-        if is_reported && self.failed.as_ref() != Some(&error) {
-            self.failed = Some(error.clone());
-            let event = (self.wrap)(WatchEvent::Failed(error));
-            self.sink.send(event).await.map_err(|_| Stop::ReceiverGone)?;
+        if is_reported {
+            self.report(error).await?;
         }
         Ok(self.retry.next(obstacle, random()))
+    }
+
+    async fn report(&mut self, error: WatchError) -> Result<(), Stop> {
+        if self.failed.as_ref() == Some(&error) {
+            return Ok(());
+        }
+        self.failed = Some(error.clone());
+        let event = (self.wrap)(WatchEvent::Failed(error));
+        self.sink.send(event).await.map_err(|_| Stop::ReceiverGone)
     }
 }
 

@@ -22,11 +22,11 @@ use mortise_source::Origin;
 use mortise_wasm::compile::COMPILERS;
 use mortise_wasm::plugin::Plugin;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 
 use self::jobs::{Job, Jobs, tenant_of};
 use self::origin::Origins;
 use crate::input::{Input, Loaded, NotLoaded};
+use crate::inputs::Inputs;
 use crate::loader::Loader;
 use crate::metrics::Metrics;
 use crate::supervise::Supervisor;
@@ -78,7 +78,7 @@ impl Components {
     pub(crate) fn start(
         loader: Arc<Loader>,
         api: &ApiServer,
-        inputs: &mpsc::Sender<Input>,
+        inputs: &Inputs,
         metrics: &Arc<Metrics>,
         supervisor: &Supervisor,
     ) -> anyhow::Result<Self> {
@@ -93,7 +93,7 @@ impl Components {
 
     fn start_with(
         load: Arc<dyn Fn(&Job) -> Loaded + Send + Sync>,
-        inputs: &mpsc::Sender<Input>,
+        inputs: &Inputs,
         supervisor: &Supervisor,
     ) -> anyhow::Result<Self> {
         let jobs = Arc::new(Jobs::default());
@@ -250,7 +250,7 @@ impl Known {
     }
 }
 
-fn compile_all(load: &dyn Fn(&Job) -> Loaded, jobs: &Jobs, inputs: &mpsc::Sender<Input>) -> anyhow::Result<()> {
+fn compile_all(load: &dyn Fn(&Job) -> Loaded, jobs: &Jobs, inputs: &Inputs) -> anyhow::Result<()> {
     loop {
         let job = jobs.take();
         let loaded = load(&job);

@@ -21,13 +21,13 @@ use mortise_kube::audit;
 use mortise_kube::client::ApiServer;
 use mortise_kube::watch;
 use mortise_wasm::workers::{Job, QueueFull, Work, Workers};
-use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_blocking};
 use tracing::Instrument as _;
 
 use crate::components::Components;
 use crate::http_client::HttpClient;
 use crate::input::Input;
+use crate::inputs::Inputs;
 use crate::log::{self, Observations};
 use crate::metrics::Metrics;
 use crate::observer::Observer;
@@ -37,7 +37,7 @@ use crate::webhooks::{Route, Webhooks};
 
 pub(crate) struct Performer {
     pub(crate) api: ApiServer,
-    pub(crate) inputs: mpsc::Sender<Input>,
+    pub(crate) inputs: Inputs,
     pub(crate) supervisor: Supervisor,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) workers: Workers,

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::config::LeaderElection;
 use crate::input::Input;
+use crate::inputs::Inputs;
 use crate::metrics::Metrics;
 use crate::supervise::Supervisor;
 
@@ -31,7 +32,7 @@ impl Election {
         config: &LeaderElection,
         instance: &str,
         access: Access,
-        inputs: &mpsc::Sender<Input>,
+        inputs: &Inputs,
         metrics: &Arc<Metrics>,
         supervisor: &Supervisor,
     ) -> anyhow::Result<Self> {
@@ -84,7 +85,7 @@ impl Election {
 async fn report(
     mut leadership: watch::Receiver<Leadership>,
     lease: Arc<str>,
-    inputs: mpsc::Sender<Input>,
+    inputs: Inputs,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<()> {
     loop {

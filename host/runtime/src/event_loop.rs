@@ -1,8 +1,8 @@
 //! The one event loop. It takes inputs, steps the engine with each and performs the effects before the next. It decides
 //! nothing and does no I/O itself. It owns the engine, so nothing is locked.
 //!
-//! Inputs come through one bounded channel: a watch that lists faster than the engine steps waits. No effect waits for
-//! an input, so the two directions cannot deadlock. The stop signal has a channel of its own, so that it waits for no
+//! Inputs come through one queue that is bounded by number and bytes: a watch that lists faster than the engine steps waits. No
+//! effect waits for an input, so the two directions cannot deadlock. The stop signal has a channel of its own, so that it waits for no
 //! input.
 
 use std::collections::VecDeque;
@@ -14,12 +14,13 @@ use mortise_core::event::{Effect, Event};
 use mortise_core::memory::{Level, Pressure};
 use mortise_core::watch::WatchEvent;
 use mortise_kube::clock;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use crate::clock::now;
 use crate::effects::Performer;
 use crate::input::{Input, Source};
+use crate::inputs::{Arrivals, Arrived};
 use crate::probes::{Phase, is_starting};
 use crate::sources::{Offers, SourceOutput};
 use crate::state::{HostState, Publisher};
@@ -27,9 +28,6 @@ use crate::state::{HostState, Publisher};
 #[cfg(test)]
 mod tests;
 
-/// Inputs in the channel. Some milliseconds of work, and some tens during lists, whose inputs have several objects: enough
-/// that a list keeps the loop busy, few enough that a result behind it is not late.
-pub(crate) const INPUTS: usize = 1_024;
 /// Inputs of one round. The loop reads the clock after each round, so this bounds how late a tick is: by some milliseconds.
 const BATCH: usize = 64;
 /// Calls that are submitted before the end of a round. Waking a worker takes about as long as a small call.
@@ -50,7 +48,7 @@ const START_MS: u64 = 60_000;
 
 pub(crate) struct EventLoop {
     engine: Engine,
-    inputs: mpsc::Receiver<Input>,
+    inputs: Arrivals,
     performer: Performer,
     offers: Offers,
     read_config_maps_again: Arc<Notify>,
@@ -68,7 +66,7 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     pub(crate) fn new(
         engine: Engine,
-        inputs: mpsc::Receiver<Input>,
+        inputs: Arrivals,
         stop: oneshot::Receiver<()>,
         performer: Performer,
         offers: Offers,
@@ -101,7 +99,7 @@ impl EventLoop {
         }
     }
 
-    async fn round(&mut self, look_for_unused: &mut Interval, batch: &mut Vec<Input>) {
+    async fn round(&mut self, look_for_unused: &mut Interval, batch: &mut Vec<Arrived>) {
         let due_ms = [self.wake_at, self.publisher.due_ms()].into_iter().flatten().min();
         self.publisher.waiting();
         tokio::select! {
@@ -115,8 +113,9 @@ impl EventLoop {
         if !batch.is_empty() {
             self.publisher.lag.arrived(Instant::now(), clock::now_ms(), batch.len() + self.inputs.len());
         }
-        for input in batch.drain(..) {
+        for Arrived { input, room } in batch.drain(..) {
             self.take(input);
+            drop(room);
             if let Some(since) = self.publisher.lag.handled() {
                 self.late("input", since.elapsed());
             }

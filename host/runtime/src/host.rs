@@ -18,7 +18,7 @@ use mortise_wasm::engine::EngineOptions;
 use mortise_wasm::workers::{JobDone, Workers};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
@@ -26,9 +26,10 @@ use crate::components::Components;
 use crate::config::{Config, HttpConfig};
 use crate::effects::Performer;
 use crate::election::Election;
-use crate::event_loop::{EventLoop, INPUTS};
+use crate::event_loop::EventLoop;
 use crate::http_client::HttpClient;
 use crate::input::Input;
+use crate::inputs::{self, Inputs};
 use crate::loader::Loader;
 use crate::log::throttle::Throttle;
 use crate::log::{self, Observations};
@@ -90,7 +91,7 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
     // First, so that no signal during the start is lost.
     let mut signals = Signals::new()?;
     let (supervisor, mut failures) = supervisor();
-    let (inputs, receiver) = mpsc::channel(INPUTS);
+    let (inputs, arrivals) = inputs::queue();
     let access = client::Access { kubeconfig: config.kubeconfig.clone(), context: None };
     let api = ApiServer::connect(&access).await?;
     let metrics = Arc::new(Metrics::new());
@@ -120,7 +121,7 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
     let offers = Offers::new(&sources::of(&config));
     let (stop, stopped) = oneshot::channel();
     let read_again = Arc::new(Notify::new());
-    let event_loop = EventLoop::new(engine, receiver, stopped, performer, offers, Arc::clone(&read_again), publisher);
+    let event_loop = EventLoop::new(engine, arrivals, stopped, performer, offers, Arc::clone(&read_again), publisher);
     let drained = start_loop(event_loop, &supervisor)?;
     sources::start(&config, &api, &inputs, read_again, &supervisor)?;
     let election = match &config.leader_election {
@@ -211,7 +212,7 @@ fn performer(
     config: &Config,
     loader: &Arc<Loader>,
     api: &ApiServer,
-    inputs: &mpsc::Sender<Input>,
+    inputs: &Inputs,
     metrics: &Arc<Metrics>,
     supervisor: &Supervisor,
     observer: Option<Arc<dyn Observer>>,

@@ -25,6 +25,19 @@ pub(crate) enum Input {
     Loaded(Digest, Loaded),
 }
 
+impl Input {
+    /// Bytes in memory, as [`Event::bytes`] counts them.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Event(event) => event.bytes(),
+            Self::Tenant(_, event, _) => event.bytes(),
+            Self::Source(SourceInput { event: SourceEvent::Found { offer, .. }, .. }) => offer.config.len(),
+            Self::Loaded(_, Ok((_, compiled))) => compiled.manifest.len(),
+            Self::Source(_) | Self::ListingDue(_) | Self::Loaded(_, Err(_)) => 0,
+        }
+    }
+}
+
 /// The sources, in the order of precedence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Source {

@@ -12,6 +12,7 @@ mod event_loop;
 mod host;
 mod http_client;
 mod input;
+mod inputs;
 mod lag;
 pub mod loader;
 pub mod log;

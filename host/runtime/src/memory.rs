@@ -11,10 +11,10 @@ use anyhow::Context;
 use mortise_core::event::Event;
 use mortise_core::memory::{Gauge, Level, Pressure};
 use mortise_wasm::compile::{Usage, usage};
-use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::input::Input;
+use crate::inputs::Inputs;
 use crate::loader::Loader;
 
 /// How often it is measured. A measurement takes a tenth of a millisecond, since the kernel adds its counters up.
@@ -93,11 +93,7 @@ impl Watch {
 }
 
 /// Measures until the event loop has ended.
-pub(crate) async fn watch(
-    loader: Arc<Loader>,
-    measured: Arc<Measured>,
-    inputs: mpsc::Sender<Input>,
-) -> anyhow::Result<()> {
+pub(crate) async fn watch(loader: Arc<Loader>, measured: Arc<Measured>, inputs: Inputs) -> anyhow::Result<()> {
     let mut watch = Watch::default();
     loop {
         let Some(usage) = usage() else { return std::future::pending().await };

@@ -13,11 +13,12 @@ use mortise_core::event::Event;
 use mortise_kube::client::ApiServer;
 use mortise_source::directory::Directory;
 use mortise_source::{Origin, SourceEvent};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::config::Config;
 use crate::input::{Input, Source, SourceInput};
+use crate::inputs::Inputs;
 use crate::supervise::Supervisor;
 
 mod config_maps;
@@ -43,7 +44,7 @@ pub(crate) fn of(config: &Config) -> Vec<Source> {
 pub(crate) fn start(
     config: &Config,
     api: &ApiServer,
-    inputs: &mpsc::Sender<Input>,
+    inputs: &Inputs,
     read_again: Arc<Notify>,
     supervisor: &Supervisor,
 ) -> anyhow::Result<()> {

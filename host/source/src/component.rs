@@ -170,6 +170,59 @@ mod tests {
         assert_eq!(config(&bomb).unwrap_err().reason, "InvalidConfig");
     }
 
+    /// Configurations of so many bytes whose parts are what a parser may look at again and again.
+    fn shapes(bytes: usize) -> Vec<(&'static str, String)> {
+        let filled = |part: &dyn Fn(usize) -> String| {
+            let mut text = String::with_capacity(bytes);
+            for number in 0.. {
+                let next = part(number);
+                if text.len() + next.len() > bytes {
+                    break;
+                }
+                text.push_str(&next);
+            }
+            text
+        };
+        vec![
+            ("keys", filled(&|number| format!("k{number}: v\n"))),
+            ("one list", format!("a: [{}]", filled(&|_| "x,".to_owned()))),
+            ("lists of a level", format!("a: [{}]", filled(&|_| "[],".to_owned()))),
+            ("maps of a level", format!("a: [{}]", filled(&|_| "{},".to_owned()))),
+            ("one word", format!("a: {}", filled(&|_| "x".to_owned()))),
+            ("words of a line", format!("a: {}", filled(&|_| "x ".to_owned()))),
+            ("lines of a word", format!("a: x{}", filled(&|_| "\n  x".to_owned()))),
+            ("a folded text", format!("a: >{}", filled(&|_| "\n  x\n".to_owned()))),
+            ("a literal text", format!("a: |{}", filled(&|_| "\n  x".to_owned()))),
+            ("empty lines", format!("a: |\n  x{}", filled(&|_| "\n".to_owned()))),
+            ("spaces", format!("a: x{}", filled(&|_| " ".to_owned()))),
+            ("quotes", format!("a: \"{}\"", filled(&|_| "\\n".to_owned()))),
+            ("lines in quotes", format!("a: \"{}\"", filled(&|_| "\n x".to_owned()))),
+            ("comments", filled(&|_| "# x\n".to_owned())),
+            ("numbers", format!("a: [{}]", filled(&|_| "1.5e3,".to_owned()))),
+            ("blocks of lists", format!("a:\n{}", filled(&|_| "- - - x\n".to_owned()))),
+            ("complex keys", filled(&|number| format!("? k{number}\n: v\n"))),
+            ("anchors", format!("a: [{}]", filled(&|number| format!("&a{number} x,")))),
+            ("letters of several bytes", format!("a: {}", filled(&|_| "ä".to_owned()))),
+        ]
+    }
+
+    #[test]
+    fn q4_a_configuration_of_twice_the_bytes_takes_twice_the_work() {
+        let count =
+            |yaml: &str| crate::allocations::counted(|| config(yaml).map(drop).map_err(|refusal| refusal.reason)).0;
+        let sizes = [32 << 10, 64 << 10, 128 << 10];
+        let texts = sizes.map(shapes);
+        for at in 0..texts[0].len() {
+            let name = texts[0][at].0;
+            let counts = [0, 1, 2].map(|size| count(&texts[size][at].1));
+            for pair in counts.windows(2) {
+                let few = 1_024;
+                assert!(pair[1].allocations <= 5 * pair[0].allocations / 2 + few, "{name}: allocations");
+                assert!(pair[1].allocated_bytes <= 5 * pair[0].allocated_bytes / 2 + (few << 10), "{name}: bytes");
+            }
+        }
+    }
+
     #[test]
     fn h15_a_configuration_that_is_nested_without_end_is_refused() {
         let depth = MAX_CONFIG_BYTES / 4;

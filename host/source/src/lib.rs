@@ -17,6 +17,9 @@ use mortise_core::tenant::TenantSource;
 
 pub use self::name::{MAX_DNS_LABEL_BYTES, is_dns_label};
 
+#[cfg(test)]
+#[path = "../../core/src/allocations.rs"]
+mod allocations;
 mod component;
 pub mod configmap;
 pub mod directory;

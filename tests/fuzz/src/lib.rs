@@ -3,7 +3,6 @@
 //!
 //! A target must not know time, files or randomness: an input that fails once fails again.
 
-use mortise_core::tree_bytes;
 use serde_json::Value;
 
 mod admission;

@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 
 use super::{Conversion, ConversionBackend, ConversionRequest};
 use crate::contract::GuestFault;
+use crate::heap::HeapBytes;
 use crate::json::level::{Level, member, parse};
 use crate::metadata::{self, members_of};
 use crate::object::{Kind, Name, ObjectRef};
 use crate::text::DENIAL;
-use crate::tree_bytes::allocated_bytes;
 use crate::webhook::{Parts, text_with_managed_fields, text_without_managed_fields};
 
 /// Objects of one review. The API server sends all of a list at once; more take more than the largest body, at 250 bytes each.
@@ -49,8 +49,7 @@ impl Original {
     fn bytes(&self) -> usize {
         let ObjectRef { kind, name } = &self.reference;
         let names = [&kind.api_version, &kind.kind, &name.namespace, &name.name];
-        let shared = |text: &Arc<str>| allocated_bytes(text.len() + 2 * size_of::<usize>());
-        size_of::<Self>() + allocated_bytes(self.text.len()) + names.map(shared).iter().sum::<usize>()
+        size_of::<Self>() + self.text.heap_bytes() + names.map(HeapBytes::heap_bytes).iter().sum::<usize>()
     }
 
     /// Its kind and its name.

@@ -20,6 +20,7 @@ use crate::store::Change;
 
 mod admission;
 mod asking;
+mod attempts;
 mod audits;
 mod bindings;
 mod claims;
@@ -45,12 +46,14 @@ mod other_hosts;
 mod plugin;
 mod plugin_status;
 mod requirements;
+mod restores;
 mod reviews;
 mod rollout;
 mod sources;
 mod tenants;
 mod timers;
 
+use attempts::{Attempts, Place};
 use bindings::{Bindings, is_rbac};
 use claims::Claims;
 use component::Component;
@@ -60,6 +63,7 @@ use kind_owners::KindOwners;
 use orphans::Orphan;
 use other_hosts::ShownKinds;
 use plugin::Plugin;
+use restores::Restores;
 use sources::Sources;
 use tenants::Tenants;
 use timers::{Timer, Timers};
@@ -89,10 +93,13 @@ pub(super) struct Lifecycle {
     /// Which plugins bring the CRD of a kind.
     definitions: BTreeMap<Kind, BTreeSet<Arc<str>>>,
     /// CRD registrations in flight, by plugin and name.
-    registrations: BTreeMap<(Arc<str>, Arc<str>), Registration>,
+    registrations: BTreeMap<Place, Registration>,
+    /// Those that failed.
+    attempts: Attempts,
     host_crd: HostCrd,
     /// Plugin objects that are being deleted because their plugins are gone.
     orphans: BTreeMap<Arc<str>, Orphan>,
+    restores: Restores,
     timers: Timers,
     sources_listed: bool,
     tenants: Tenants,
@@ -119,8 +126,10 @@ impl Lifecycle {
             audits: Audits::new(config.audit_interval_ms),
             definitions: BTreeMap::new(),
             registrations: BTreeMap::new(),
+            attempts: Attempts::default(),
             host_crd: HostCrd::default(),
             orphans: BTreeMap::new(),
+            restores: Restores::default(),
             timers: Timers::default(),
             sources_listed: false,
             tenants: Tenants::new(config.tenants.clone()),
@@ -182,6 +191,7 @@ impl Lifecycle {
                 Timer::Orphan(name) => self.delete_orphan(&name, cx),
                 Timer::Refused(plugin) => self.retry_refused(&plugin, cx),
                 Timer::Review(plugin) => self.run_reviews(&plugin, cx),
+                Timer::Restored => self.on_restore_due(cx),
                 Timer::Unlisted(namespace) => self.on_tenant_unlisted(&namespace, cx),
                 Timer::DynamicKinds(plugin) => {
                     self.drop_released_kinds(&plugin, cx);

@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::heap::{HeapBytes, allocation};
+
 /// Comparisons of one version. Most objects are wanted by one plugin; those of more are compared again.
 const MAX_VERDICTS: usize = 8;
 
@@ -39,7 +41,9 @@ impl Verdicts {
     pub(super) fn bytes(&self) -> usize {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let patches =
-            known.iter().map(|(_, verdict)| if let Verdict::Needs(patch) = verdict { patch.len() } else { 0 });
-        size_of::<Self>() + known.capacity() * size_of::<(u128, Verdict)>() + patches.sum::<usize>()
+            known.iter().map(|(_, verdict)| if let Verdict::Needs(patch) = verdict { patch.heap_bytes() } else { 0 });
+        allocation(size_of::<Self>())
+            + allocation(known.capacity() * size_of::<(u128, Verdict)>())
+            + patches.sum::<usize>()
     }
 }

@@ -11,7 +11,7 @@ fn check(text: &str) -> (usize, usize) {
     let bound = tree_bytes(text.as_bytes());
     let excerpt: String = text.chars().take(60).collect();
     assert!(bound >= held, "{excerpt}: {bound} are counted, {held} held");
-    let most = WORST_OF_BYTE * text.len() + allocated_bytes(LEAF_BYTES);
+    let most = WORST_OF_BYTE * text.len() + crate::heap::tree(1, MEMBER_BYTES);
     assert!(bound <= most, "{excerpt}: {bound} for {} bytes of text", text.len());
     (bound, held)
 }

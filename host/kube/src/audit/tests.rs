@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+use tokio::sync::mpsc;
+
 use super::*;
 use crate::testing::serve;
 

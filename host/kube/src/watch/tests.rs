@@ -4,6 +4,8 @@ use std::sync::Mutex;
 
 use mortise_core::watch_stream::INITIAL_EVENTS_END;
 
+use tokio::sync::mpsc;
+
 use super::*;
 use crate::testing::serve;
 

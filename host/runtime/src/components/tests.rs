@@ -6,9 +6,9 @@ use std::sync::{Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use mortise_core::object::Name;
-use tokio::sync::mpsc as inputs;
 
 use super::*;
+use crate::inputs::{Arrivals, queue};
 use crate::supervise::{Failures, supervisor};
 use crate::testing::DEADLINE;
 
@@ -25,7 +25,7 @@ struct Bench {
     begun: Receiver<String>,
     /// Digests of which one compilation may end; None: all.
     may_end: Arc<(Mutex<Option<BTreeSet<String>>>, Condvar)>,
-    loaded: inputs::Receiver<Input>,
+    loaded: Arrivals,
     _failures: Failures,
 }
 
@@ -73,7 +73,7 @@ impl Bench {
             }
         };
         let (supervisor, failures) = supervisor();
-        let (sender, loaded) = inputs::channel(100);
+        let (sender, loaded) = queue();
         let components = Components::start_with(Arc::new(load), &sender, &supervisor).unwrap();
         Self { components, begun, may_end, loaded, _failures: failures }
     }

@@ -16,14 +16,15 @@ use mortise_wasm::engine::{EngineOptions, Pooling};
 use mortise_wasm::workers::{JobDone, Workers};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
-use super::{Effect, Event, EventLoop, INPUTS, Input, LOOK_FOR_UNUSED, Phase, clock, interval};
+use super::{Effect, Event, EventLoop, Input, LOOK_FOR_UNUSED, Phase, clock, interval};
 use crate::components::Components;
 use crate::effects::Performer;
 use crate::http_client::HttpClient;
 use crate::input::{Source, SourceInput};
+use crate::inputs::{INPUTS, Inputs, queue};
 use crate::loader::Loader;
 use crate::log::Observations;
 use crate::metrics::Metrics;
@@ -37,7 +38,7 @@ use crate::testing::{DEADLINE, api_server, serve_on_loopback};
 use crate::webhooks::Webhooks;
 
 struct Host {
-    inputs: mpsc::Sender<Input>,
+    inputs: Inputs,
     stop: oneshot::Sender<()>,
     metrics: Arc<Metrics>,
     inspector: Inspector,
@@ -56,7 +57,7 @@ async fn host() -> Host {
 async fn at_rest() -> (Host, EventLoop) {
     let folder = tempfile::tempdir().unwrap();
     let api = api_server("127.0.0.1:1").await;
-    let (inputs, receiver) = mpsc::channel(INPUTS);
+    let (inputs, arrivals) = queue();
     let (supervisor, failures) = supervisor();
     let metrics = Arc::new(Metrics::new());
     let loader = Loader::new(
@@ -96,7 +97,7 @@ async fn at_rest() -> (Host, EventLoop) {
     let (stop, stopped) = oneshot::channel();
     let offers = Offers::new(&[Source::ConfigMaps]);
     let (publisher, inspector) = state::channel();
-    let event_loop = EventLoop::new(engine, receiver, stopped, performer, offers, Arc::new(Notify::new()), publisher);
+    let event_loop = EventLoop::new(engine, arrivals, stopped, performer, offers, Arc::new(Notify::new()), publisher);
     (Host { inputs, stop, metrics, inspector, _failures: failures, folder }, event_loop)
 }
 
@@ -215,9 +216,10 @@ async fn a_shutdown_with_nothing_in_flight_ends_the_loop_at_once() {
 async fn the_stop_signal_passes_a_full_channel_of_inputs() {
     let (host, mut event_loop) = at_rest().await;
     for _ in 0..INPUTS {
-        host.inputs.try_send(Input::Event(Event::Tick)).unwrap();
+        host.inputs.send(Input::Event(Event::Tick)).await.unwrap();
     }
-    assert!(host.inputs.try_reserve().is_err(), "the channel is full");
+    let further = host.inputs.send(Input::Event(Event::Tick));
+    assert!(timeout(Duration::ZERO, further).await.is_err(), "the channel is full");
     host.stop.send(()).unwrap();
     event_loop.round(&mut interval(LOOK_FOR_UNUSED), &mut Vec::new()).await;
     assert_eq!(event_loop.inputs.len(), INPUTS, "none was taken");

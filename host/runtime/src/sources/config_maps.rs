@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc};
 use super::listing::Listing;
 use crate::config::Namespace;
 use crate::input::{Input, Source, SourceInput};
+use crate::inputs::Inputs;
 use crate::supervise::Supervisor;
 
 /// ConfigMaps between the watch and the reader, of up to 1.4 MB of JSON each. The watch waits while there are as many.
@@ -23,7 +24,7 @@ const WAITING: usize = 4;
 pub(super) fn start(
     namespace: &Namespace,
     api: &ApiServer,
-    inputs: &mpsc::Sender<Input>,
+    inputs: &Inputs,
     read_again: Arc<Notify>,
     supervisor: &Supervisor,
 ) -> anyhow::Result<()> {

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use super::listing::Listing;
 use super::turns::{Pace, Turns};
 use crate::input::Input;
+use crate::inputs::Inputs;
 use crate::supervise::Supervisor;
 use crate::tenancy::Tenancy;
 
@@ -48,11 +49,7 @@ struct TenantWatch {
 
 impl TenantSources {
     /// Starts the reader.
-    pub(crate) fn start(
-        api: &ApiServer,
-        inputs: &mpsc::Sender<Input>,
-        supervisor: &Supervisor,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn start(api: &ApiServer, inputs: &Inputs, supervisor: &Supervisor) -> anyhow::Result<Self> {
         let (sink, events) = mpsc::channel(WAITING);
         let inputs = inputs.clone();
         supervisor.thread("mortise-tenants", move || read_all(events, &inputs))?;
@@ -127,7 +124,7 @@ async fn send_on(mut events: mpsc::Receiver<WatchEvent>, pace: Pace, tenancy: Te
     }
 }
 
-fn read_all(mut events: mpsc::Receiver<Watched>, inputs: &mpsc::Sender<Input>) -> anyhow::Result<()> {
+fn read_all(mut events: mpsc::Receiver<Watched>, inputs: &Inputs) -> anyhow::Result<()> {
     let mut listings = Listings::default();
     while let Some((tenancy, event)) = events.blocking_recv() {
         for event in listings.take(&tenancy, event) {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mortise_core::admission::AdmissionBackend;
+use mortise_core::backoff::doubled_ms;
 use mortise_core::certificates::Calendar;
 use mortise_core::conversion::ConversionBackend;
 use mortise_core::digest::Digest;
@@ -22,7 +23,7 @@ use mortise_core::webhook::Endpoint;
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
 use mortise_kube::lease::Leadership;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::progress::{Due, Progress, Shown};
@@ -31,6 +32,7 @@ use super::review::Reviewer;
 use super::{Admission, Wanted, Webhooks};
 use crate::config::WebhookConfig;
 use crate::input::Input;
+use crate::inputs::Inputs;
 use crate::server;
 use crate::server::tls::{ServingCert, acceptor};
 use crate::supervise::Supervisor;
@@ -44,10 +46,10 @@ mod tests;
 /// How often a full round runs without a known change: somebody may have deleted a configuration, or another replica
 /// may have changed the authority. It costs three requests.
 const RESYNC: Duration = Duration::from_secs(60);
-/// The first and the longest pause of the exponential backoff. A person who grants a missing right should see it work
-/// at once.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LAST_PAUSE: Duration = Duration::from_secs(10);
+/// The first and the longest pause of the exponential backoff, which begins anew with a change of any plugin's webhooks. A
+/// person who grants a missing right should see it work at once; what is refused for good costs as much as full rounds do.
+const FIRST_PAUSE_MS: u64 = 500;
+const LONGEST_PAUSE_MS: u64 = 60_000;
 /// How long a backend serves after its configuration is deleted: API servers notice that within a second or two.
 const LINGER: Duration = Duration::from_secs(5);
 /// How soon to check again for what others write: the host that leads, and the engine, which writes the CRDs.
@@ -57,7 +59,7 @@ pub(crate) struct Registrar {
     pub(crate) config: WebhookConfig,
     pub(crate) namespace: String,
     pub(crate) api: ApiServer,
-    pub(crate) inputs: mpsc::Sender<Input>,
+    pub(crate) inputs: Inputs,
     pub(crate) webhooks: Webhooks,
     pub(crate) reviewer: Reviewer,
     pub(crate) supervisor: Supervisor,
@@ -117,6 +119,9 @@ impl Registrar {
     /// Reconciles the plugins that are due; returns the time until the next round.
     async fn round(&mut self) -> Duration {
         let changed = self.webhooks.take_changed();
+        if !changed.is_empty() {
+            self.state.failures = 0;
+        }
         self.state.due.extend(changed);
         let is_served = self.webhooks.all().plugins.values().any(Wanted::is_served);
         let is_past = |at: Option<Instant>| at.is_none_or(|at| at <= Instant::now());
@@ -168,7 +173,7 @@ impl Registrar {
             tracing::warn!(reason = refusal.reason, "the API server cannot call webhooks: {}", refusal.message);
         }
         self.state.failures += 1;
-        FIRST_PAUSE.saturating_mul(1 << (self.state.failures - 1).min(10)).min(LAST_PAUSE)
+        Duration::from_millis(doubled_ms(FIRST_PAUSE_MS, LONGEST_PAUSE_MS, self.state.failures, &self.namespace))
     }
 
     async fn reconcile(&mut self) {

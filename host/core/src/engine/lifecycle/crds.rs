@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use super::Lifecycle;
+use super::attempts::{Place, Why};
 use super::plugin::{Candidate, Plugin, RefusedBy, Stage};
-use super::timers::{CRD_RETRY_MS, REFUSED_RETRY_MS, Timer};
+use super::timers::Timer;
 use crate::component::Version;
 use crate::crd::{self, CrdError, CrdOwner};
 use crate::engine::context::Context;
@@ -102,10 +103,8 @@ impl Lifecycle {
         if matches!(result, Err(CrdError::Unavailable(_))) && is_read_only && cx.may_write {
             // This host has come to lead meanwhile.
             self.register_crd(name, crd, cx);
-        } else if matches!(result, Err(CrdError::Denied(_) | CrdError::Unavailable(_))) || self.is_still_gone(name, crd)
-        {
-            // Also after a success: somebody may delete it again before its watch works.
-            self.arm(CRD_RETRY_MS, Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd)), cx);
+        } else {
+            self.note_attempt(&place, &result, cx);
         }
         if is_host {
             self.on_host_crd(crd, result, cx)
@@ -113,6 +112,25 @@ impl Lifecycle {
             self.on_plugin_crd(name, crd, result, cx)
         }
         self.sync_dirty(cx);
+    }
+
+    /// What the API server has refused for good is tried again more and more seldom.
+    fn note_attempt(&mut self, place: &Place, result: &Result<CrdOwner, CrdError>, cx: &Context<'_>) {
+        let (name, crd) = place;
+        let why = match result {
+            Err(CrdError::Denied(_)) => Why::Denied,
+            Err(CrdError::Unavailable(_)) => Why::Unavailable,
+            // One of a plugin is tried again as a whole version.
+            Err(CrdError::Refused(_)) if **name == *NO_PLUGIN => Why::Refused,
+            // Somebody may delete it again before its watch works.
+            Ok(_) | Err(CrdError::Refused(_)) if self.is_still_gone(name, crd) => Why::NotServed,
+            Ok(_) | Err(CrdError::Refused(_)) => {
+                self.attempts.succeeded(place);
+                return;
+            }
+        };
+        let delay_ms = self.attempts.failed(place, why);
+        self.arm(delay_ms, Timer::RegisterCrd(Arc::clone(name), Arc::clone(crd)), cx);
     }
 
     fn on_plugin_crd(
@@ -174,10 +192,7 @@ impl Lifecycle {
                 let refusal = Refusal::new("Forbidden", format!("{message}; {rule}"));
                 (refusal.message.clone(), refused(refusal))
             }
-            Err(CrdError::Refused(refusal)) => {
-                self.arm(REFUSED_RETRY_MS, Timer::RegisterCrd(Arc::from(NO_PLUGIN), Arc::clone(crd)), cx);
-                (refusal.message.clone(), refused(refusal))
-            }
+            Err(CrdError::Refused(refusal)) => (refusal.message.clone(), refused(refusal)),
         };
         if self.host_crd.error.replace(message.clone()) != Some(message) {
             cx.observe(observation);
@@ -185,23 +200,39 @@ impl Lifecycle {
         self.names_are_known(cx);
     }
 
-    /// Registers the CRDs of a kind again after somebody deleted one.
-    pub(super) fn restore_crd(&mut self, kind: &Kind, delay_ms: u64, cx: &mut Context<'_>) {
-        let mut missing: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+    /// Registers the CRDs of a kind again after somebody deleted one: at once, or when the next attempt is due.
+    pub(super) fn restore_crd(&mut self, kind: &Kind, at_once: bool, cx: &mut Context<'_>) {
+        for place in self.places_of(kind) {
+            let delay_ms = self.attempts.delay_ms(&place);
+            let (name, crd) = place;
+            match at_once {
+                true => self.register_crd(&name, &crd, cx),
+                false => self.arm(delay_ms, Timer::RegisterCrd(name, crd), cx),
+            }
+        }
+    }
+
+    /// A kind that was not served is served now: somebody has made its CRD, so what failed before may succeed.
+    pub(super) fn on_crd_made(&mut self, kind: &Kind, cx: &mut Context<'_>) {
+        for place in self.places_of(kind) {
+            if self.attempts.succeeded(&place) {
+                self.register_crd(&place.0, &place.1, cx);
+            }
+        }
+    }
+
+    /// Where the CRDs of a kind are registered.
+    fn places_of(&self, kind: &Kind) -> Vec<Place> {
+        let mut places: Vec<Place> = Vec::new();
         if *kind == plugin_object::kind() {
-            missing.push((Arc::from(NO_PLUGIN), Arc::from(plugin_object::CRD_NAME)));
+            places.push((Arc::from(NO_PLUGIN), Arc::from(plugin_object::CRD_NAME)));
         }
         for name in self.definitions.get(kind).into_iter().flatten() {
             let Some((manifest, _)) = self.plugins.get(name).and_then(Plugin::registered) else { continue };
             let crd = manifest.custom_resources.iter().find(|crd| crd.kinds.contains(kind));
-            missing.extend(crd.map(|crd| (Arc::clone(name), Arc::clone(&crd.name))));
+            places.extend(crd.map(|crd| (Arc::clone(name), Arc::clone(&crd.name))));
         }
-        for (name, crd) in missing {
-            match delay_ms {
-                0 => self.register_crd(&name, &crd, cx),
-                _ => self.arm(delay_ms, Timer::RegisterCrd(name, crd), cx),
-            }
-        }
+        places
     }
 
     /// Whether the last error of an informer of this CRD is that its kind is not served.
@@ -218,6 +249,7 @@ impl Lifecycle {
 
     /// This host may write now: sends the registrations and writes that it could not send before.
     pub(super) fn catch_up(&mut self, cx: &mut Context<'_>) {
+        self.attempts.clear();
         if !self.host_crd.established {
             self.start(cx);
         }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::Lifecycle;
 use super::informer::Watch;
 use super::reviews::sees_some;
-use super::timers::CRD_RETRY_MS;
 use crate::engine::context::Context;
 use crate::engine::message::{Message, ToReconciler};
 use crate::event::Effect;
@@ -130,7 +129,7 @@ impl Lifecycle {
         if watch.error.is_none() && watch.listed {
             return;
         }
-        watch.error = None;
+        let was_gone = matches!(watch.error.take(), Some(WatchError::NotServed(_)));
         watch.listed = cx.store.synced(slice);
         watch.serves |= watch.listed;
         let (kind, is_listed) = (&slice.kind, watch.listed);
@@ -139,6 +138,9 @@ impl Lifecycle {
             && let Some(informer) = self.informers.get_mut(kind)
         {
             informer.no_namespaces = None;
+        }
+        if was_gone {
+            self.on_crd_made(kind, cx);
         }
         self.sync_watches(kind, cx);
         if *kind == plugin_object::kind() {
@@ -206,7 +208,7 @@ impl Lifecycle {
         }
         if is_gone {
             // At each failure, since somebody may delete the CRD again.
-            self.restore_crd(kind, if repeated { CRD_RETRY_MS } else { 0 }, cx);
+            self.restore_crd(kind, !repeated, cx);
         }
         self.sync_dirty(cx);
     }

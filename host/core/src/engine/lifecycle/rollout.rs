@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Lifecycle;
+use super::attempts::{Place, Why};
 use super::component::{Accepted, Component, ComponentState};
 use super::plugin::{Active, Candidate, Plugin, Refused, RefusedBy, Stage};
 use super::requirements::Requirements;
@@ -41,6 +42,7 @@ impl Lifecycle {
             return self.mark_dirty(name);
         }
         plugin.observed = None;
+        self.attempts.forget_plugin(name);
         self.load(name, cx);
     }
 
@@ -92,6 +94,7 @@ impl Lifecycle {
             cx.effects.push(Effect::ServeAdmission { plugin: Arc::clone(name), backend: None });
         }
         self.timers.forget_plugin(name);
+        self.attempts.forget_plugin(name);
         self.dirty.remove(name);
         self.exchange(name, &plugin.requirements, &Requirements::default(), cx);
     }
@@ -188,7 +191,12 @@ impl Lifecycle {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let is_new = plugin.observed.replace(refusal.clone()).as_ref() != Some(&refusal);
         self.release_shown_kinds(name, cx);
-        if let Some(retry_ms) = by.retry_ms() {
+        let retry_ms = match by {
+            // It takes requests; the others look at what is in memory.
+            RefusedBy::Definition => Some(self.attempts.failed(&whole_version(name), Why::Refused)),
+            by => by.retry_ms(),
+        };
+        if let Some(retry_ms) = retry_ms {
             self.arm(retry_ms, Timer::Refused(Arc::clone(name)), cx);
         }
         if is_new {
@@ -336,6 +344,11 @@ impl Lifecycle {
         self.require(name, cx);
         self.take_from_tenants(name, cx);
     }
+}
+
+/// The place of a version whose definitions are refused; no CRD has an empty name.
+fn whole_version(name: &Arc<str>) -> Place {
+    (Arc::clone(name), "".into())
 }
 
 /// A finalizer contains the plugin's name, and the API server bounds its length.

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The retry delay of a failed registration. A person who grants a permission should see the effect while watching.
-pub(super) const CRD_RETRY_MS: u64 = 3_000;
 /// The retry delay of a version that the cluster's state keeps from serving. A person who changes that state should see
 /// the effect while watching.
 pub(super) const REFUSED_RETRY_MS: u64 = 15_000;
@@ -30,6 +28,8 @@ pub(super) enum Timer {
     Review(Arc<str>),
     /// Stop the informers of dynamic kinds that its keys name no more, and start those that waited.
     DynamicKinds(Arc<str>),
+    /// List every kind anew, for a restore that was noticed earlier.
+    Restored,
     /// Show that the ConfigMaps of a tenant are not listed.
     Unlisted(Arc<str>),
 }

@@ -204,7 +204,6 @@ impl Reconciler {
         for id in ids {
             self.remove_controller(id);
         }
-        self.exchanges.withdraw(plugin);
     }
 
     pub(super) fn set_ready(&mut self, plugin: &str, primary: &Kind, ready: bool) {

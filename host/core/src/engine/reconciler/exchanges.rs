@@ -36,6 +36,8 @@ const SILENT_FAILURES: u32 = 2;
 const MAX_RETRY_AFTER_MS: u64 = 3_600_000;
 /// Before a request that this host was not allowed to send is tried again: the claim may have been renewed.
 const NOT_SENT_DELAY_MS: u64 = 1_000;
+/// With more shares than this in memory, those with full budgets are forgotten: a new one is full as well.
+const REMEMBERED: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Exchanges {
@@ -48,15 +50,16 @@ pub(super) struct Exchanges {
     last_reply: u64,
     /// Those that wait for a time.
     due: BTreeSet<(u64, HttpId)>,
-    /// Those that are due and wait for a place in flight or for their plugin's budget, by plugin. Some may be dropped.
+    /// Those that are due and wait for a place in flight or for their share's budget, by share. Some may be dropped.
     parked: BTreeMap<Arc<str>, VecDeque<HttpId>>,
     /// A place in flight was freed.
     freed: bool,
     in_flight: InFlight,
     /// Those that are due and wait for former ones in flight.
     held: BTreeMap<Of, BTreeSet<HttpId>>,
+    /// By share.
     budgets: BTreeMap<Arc<str>, TokenBucket>,
-    /// Plugins that are over their budget, and until when.
+    /// Shares that are over their budget, and until when.
     throttled: Throttled,
     /// Those whose last result is that nobody has granted what they carry.
     denials: Denials,
@@ -303,27 +306,27 @@ impl Exchanges {
         if !may_send {
             return Vec::new();
         }
-        let mut plugins: BTreeSet<Arc<str>> = BTreeSet::new();
+        let mut shares: BTreeSet<Arc<str>> = BTreeSet::new();
         while let Some((_, id)) = self.due.first().copied().filter(|(due_ms, _)| *due_ms <= now_ms) {
             self.due.pop_first();
             let Some(exchange) = self.exchange_mut(id) else { continue };
             exchange.due_ms = None;
             exchange.is_busy = true;
-            let plugin = Arc::clone(&exchange.plugin);
-            let parked = self.parked.entry(Arc::clone(&plugin)).or_default();
+            let share = share(&exchange.plugin);
+            let parked = self.parked.entry(Arc::clone(&share)).or_default();
             if parked.len() == parked.capacity() {
                 parked.retain(|id| self.keys.contains_key(id));
             }
             parked.push_back(id);
-            plugins.insert(plugin);
+            shares.insert(share);
         }
-        plugins.extend(std::iter::from_fn(|| self.throttled.take_due(now_ms)));
+        shares.extend(std::iter::from_fn(|| self.throttled.take_due(now_ms)));
         if std::mem::take(&mut self.freed) {
-            plugins.extend(self.parked.keys().cloned());
+            shares.extend(self.parked.keys().cloned());
         }
         let mut sent = Vec::new();
-        for plugin in plugins {
-            self.send_parked(&plugin, now_ms, &mut sent);
+        for share in shares {
+            self.send_parked(&share, now_ms, &mut sent);
         }
         let due_ms = self.due.first().map(|(due_ms, _)| *due_ms);
         self.next_due_ms = self.throttled.next_due_ms().into_iter().chain(due_ms).min();
@@ -332,9 +335,10 @@ impl Exchanges {
 
     /// Why a plugin's further requests wait, if they do because there were too many.
     pub fn over_budget(&self, plugin: &str) -> Option<String> {
-        self.throttled.has(plugin).then(|| {
+        let share = share_name(plugin);
+        self.throttled.has(&share).then(|| {
             format!(
-                "{plugin} is over its budget of {} HTTP requests a minute, so further ones wait; if it needs more, raise \
+                "{share} is over its budget of {} HTTP requests a minute, so further ones wait; if it needs more, raise \
                  --plugin-requests-per-minute of `mortise run`",
                 self.per_minute
             )
@@ -346,29 +350,35 @@ impl Exchanges {
         self.next_due_ms
     }
 
-    fn send_parked(&mut self, plugin: &Arc<str>, now_ms: u64, sent: &mut Vec<(HttpId, Key, Arc<OutgoingRequest>)>) {
-        while !self.throttled.has(plugin) && self.in_flight.has_room(plugin) {
-            let Some(id) = self.parked.get_mut(plugin).and_then(VecDeque::pop_front) else { break };
+    fn send_parked(&mut self, share: &Arc<str>, now_ms: u64, sent: &mut Vec<(HttpId, Key, Arc<OutgoingRequest>)>) {
+        while !self.throttled.has(share) && self.in_flight.has_room(share) {
+            let Some(id) = self.parked.get_mut(share).and_then(VecDeque::pop_front) else { break };
             let Some(key) = self.key_of(id).cloned() else { continue };
-            let of = (Arc::clone(plugin), key.name.clone());
+            let Some(exchange) = self.exchange_mut(id) else { continue };
+            let (of, request) = ((Arc::clone(&exchange.plugin), key.name.clone()), Arc::clone(&exchange.request));
             if self.is_held_back(&of) {
                 self.held.entry(of).or_default().insert(id);
                 continue;
             }
-            let Some(exchange) = self.exchange_mut(id) else { continue };
-            let request = Arc::clone(&exchange.request);
-            let per_minute = self.per_minute;
-            let bucket =
-                self.budgets.entry(Arc::clone(plugin)).or_insert_with(|| TokenBucket::full(now_ms, per_minute));
-            if let Some(wait_ms) = bucket.spend(now_ms, per_minute) {
-                self.throttled.hold(plugin, now_ms + wait_ms);
+            if let Some(wait_ms) = self.spend(share, now_ms) {
+                self.throttled.hold(share, now_ms + wait_ms);
             }
             self.in_flight.begin(id, of, !request.method.only_reads());
             sent.push((id, key, request));
         }
-        if self.parked.get(plugin).is_some_and(VecDeque::is_empty) {
-            self.parked.remove(plugin);
+        if self.parked.get(share).is_some_and(VecDeque::is_empty) {
+            self.parked.remove(share);
         }
+    }
+
+    /// Counts a request of a share. How long its next one has to wait.
+    fn spend(&mut self, share: &Arc<str>, now_ms: u64) -> Option<u64> {
+        let per_minute = self.per_minute;
+        if self.budgets.len() > REMEMBERED && !self.budgets.contains_key(share) {
+            self.budgets.retain(|_, bucket| !bucket.is_full(now_ms, per_minute));
+        }
+        let bucket = self.budgets.entry(Arc::clone(share)).or_insert_with(|| TokenBucket::full(now_ms, per_minute));
+        bucket.spend(now_ms, per_minute)
     }
 
     /// The result of a request. Returns the key if it has another reply now.
@@ -482,7 +492,7 @@ impl Exchanges {
             return;
         }
         if let Some(held) = self.held.remove(of) {
-            self.parked.entry(Arc::clone(&of.0)).or_default().extend(held);
+            self.parked.entry(share(&of.0)).or_default().extend(held);
         }
     }
 
@@ -515,12 +525,5 @@ impl Exchanges {
     #[cfg(test)]
     pub fn kept_bytes(&self) -> usize {
         self.kept.total()
-    }
-
-    /// Forgets what concerns a plugin that was removed, after its keys.
-    pub fn withdraw(&mut self, plugin: &str) {
-        self.parked.remove(plugin);
-        self.throttled.remove(plugin);
-        self.budgets.remove(plugin);
     }
 }

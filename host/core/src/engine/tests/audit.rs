@@ -146,3 +146,30 @@ fn a_restore_that_many_watches_notice_relists_each_kind_once_and_registers_each_
     notice(&mut host);
     assert!(host.listed.len() > listed, "this is another restore");
 }
+
+#[test]
+fn q4_a_server_whose_versions_go_back_all_the_time_has_its_own_kind_listed_and_the_others_seldom() {
+    let mut host = auditing();
+    host.create_objects(0, 1);
+    let others = host.watched.len() - 1;
+    let mut relists = Vec::new();
+    host.version = 5;
+    for second in 0..1_800 {
+        let (before, calls) = (host.listed.len(), host.calls);
+        notice(&mut host);
+        list(&mut host);
+        if host.listed.len() == before {
+            // Nothing else waits for a list, so the plugin is called as before.
+            host.set_metadata(&object_ref(0), "labels", json!({"changed": second.to_string()}));
+            host.end_creates();
+            assert!(host.calls > calls, "the key waits for a list of another kind");
+        }
+        host.pass(2_000);
+        relists.push(host.listed.len() - before);
+    }
+    let all = relists.iter().filter(|relists| **relists >= others).count();
+    assert!((4..=12).contains(&all), "{all} relists of every kind in an hour");
+    host.listed.clear();
+    host.pass(15 * 60_000);
+    assert!(host.listed.len() > others, "and what was noticed last is not lost: {:?}", host.listed);
+}

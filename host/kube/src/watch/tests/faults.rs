@@ -13,7 +13,7 @@ type Respond = fn(&str, usize) -> (&'static str, String);
 type Wrap = fn(WatchEvent) -> WatchEvent;
 
 /// A watch of Pods and its events.
-fn watch_of(api: ApiServer) -> (Watch<WatchEvent, Wrap>, mpsc::Receiver<WatchEvent>) {
+fn watch_of(api: ApiServer) -> (Watch<mpsc::Sender<WatchEvent>, Wrap>, mpsc::Receiver<WatchEvent>) {
     let (sink, events) = mpsc::channel(100);
     let wrap: Wrap = |event| event;
     (Watch::new(api, Slice::from(Kind::new("v1", "Pod")).into(), sink, wrap), events)
@@ -201,6 +201,71 @@ async fn f33_a_kind_whose_versions_are_no_numbers_is_an_error_and_is_never_shown
     };
     watch.abort();
     assert!(why.contains(r#"v1/Pod has the resourceVersion "opaque-7f"; only numbers can be compared"#), "{why}");
+}
+
+/// The waits before so many lists of Pods, each of which an API server makes worthless at once.
+async fn waits_between_lists(respond: Respond) -> (Vec<Duration>, Vec<String>) {
+    let (api, queries) = pods(respond).await;
+    let (mut watch, mut events) = watch_of(api);
+    let (mut waits, mut found) = (Vec::new(), Vec::new());
+    while waits.len() < 6 {
+        let lists = queries.lock().unwrap().iter().filter(|query| *query == LIST).count();
+        let Err(stop) = timeout(DEADLINE, watch.attempt()).await.expect("each attempt ends");
+        if let Stop::Listed(wait) = stop
+            && waits.len() < lists
+        {
+            waits.push(wait);
+        }
+        let is_listed = matches!(stop, Stop::Listed(_));
+        let delay = watch.after(stop, Duration::ZERO).await.unwrap();
+        if is_listed {
+            sleep(delay).await;
+        }
+        while let Ok(event) = events.try_recv() {
+            found.push(shown(&event));
+        }
+    }
+    (waits, found)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn q4_lists_that_are_worth_nothing_at_once_follow_each_other_more_and_more_seldom() {
+    // Of two API servers with different states every other request finds the older one.
+    let (restored, found) = waits_between_lists(|query, before| match (query, before) {
+        ("limit=1", _) => ok(newest(100)),
+        (LIST, _) => ok(list_end(200)),
+        _ => ok(String::new()),
+    })
+    .await;
+    assert!(restored[5] > restored[1] * 8, "{restored:?}");
+    assert!(found.iter().any(|event| event == "restored 200 to 100"), "{found:?}");
+    let (expired, _) = waits_between_lists(|query, _| match query {
+        "limit=1" => ok(newest(200)),
+        LIST => ok(list_end(200)),
+        _ => {
+            let expired = r#"{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}"#;
+            ("410 Gone", expired.to_owned())
+        }
+    })
+    .await;
+    assert!(expired[5] > expired[1] * 8, "{expired:?}");
+}
+
+#[tokio::test]
+async fn r5_a_kind_that_is_listed_again_and_again_is_reported_once() {
+    let (mut watch, mut events) = watch_of(pods(|_, _| ok(String::new())).await.0);
+    let mut reported = Vec::new();
+    for _ in 0..12 {
+        watch.lists.done(Instant::now());
+        let wait = watch.lists.wait(Instant::now());
+        let delay = watch.after(Stop::Listed(wait), Duration::ZERO).await.unwrap();
+        assert!(!watch.is_doubtful && (wait..=wait * 5 / 4).contains(&delay), "{wait:?}, then {delay:?}");
+        while let Ok(event) = events.try_recv() {
+            reported.push(shown(&event));
+        }
+    }
+    let [failed] = &reported[..] else { panic!("{reported:?}") };
+    assert!(failed.contains("v1/Pod is listed once a minute"), "{failed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,12 +11,12 @@ use mortise_core::limits::CallLimits;
 use mortise_core::manifest::Manifest;
 use mortise_wasm::workers::Workers;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use super::super::capacity::Capacity;
 use super::super::parsing::Parsing;
 use super::*;
 use crate::config::{Namespace, WebhookConfig};
+use crate::inputs::{Arrivals, queue};
 use crate::log::throttle::Throttle;
 use crate::metrics::Metrics;
 use crate::server::{Request, Response, response, text};
@@ -107,7 +107,7 @@ fn stored(mut object: Value) -> Value {
 struct World {
     api: FakeApi,
     registrar: Registrar,
-    inputs: mpsc::Receiver<Input>,
+    inputs: Arrivals,
     _workers: Workers,
 }
 
@@ -119,7 +119,7 @@ impl World {
             move |request| api.clone().respond(request)
         })
         .await;
-        let (sender, inputs) = mpsc::channel(10_000);
+        let (sender, inputs) = queue();
         let (supervisor, _) = supervisor();
         let workers = Workers::start(1, |_| {}).unwrap();
         let namespace: Namespace = "mortise-system".parse().unwrap();
@@ -180,7 +180,7 @@ impl World {
     /// The reports to the engine since the last call, by plugin.
     fn reports(&mut self) -> BTreeMap<String, &'static str> {
         let mut reports = BTreeMap::new();
-        while let Ok(input) = self.inputs.try_recv() {
+        while let Some(input) = self.inputs.try_recv() {
             match input {
                 Input::Event(Event::AdmissionServed { plugin, result, .. }) => {
                     reports.insert(plugin.to_string(), result.map_or_else(|refusal| refusal.reason, |()| "Served"));
@@ -254,6 +254,26 @@ async fn a_configuration_that_cannot_be_written_delays_no_other_and_is_retried_a
     world.registrar.round().await;
     assert_eq!(world.api.requests(), [("list one", 2), ("write", 1)].into());
     assert_eq!(world.reports(), [("plugin-1".to_owned(), "Served")].into());
+}
+
+#[tokio::test]
+async fn q4_a_configuration_that_is_refused_for_good_is_retried_once_a_minute_and_a_change_begins_anew() {
+    let mut world = World::new().await;
+    *world.api.refused.lock().unwrap() = Some("plugin-1");
+    (0..2).for_each(|number| world.admits(number, 0));
+    let pause = async |world: &mut World| {
+        world.registrar.state.later_at = world.registrar.state.later_at.map(|_| Instant::now());
+        world.registrar.round().await;
+        let later_at = world.registrar.state.later_at.expect("it is tried again");
+        later_at.saturating_duration_since(Instant::now()).as_secs()
+    };
+    let mut pauses = Vec::new();
+    for _ in 0..12 {
+        pauses.push(pause(&mut world).await);
+    }
+    assert!(pauses[0] == 0 && pauses[11] >= 59, "{pauses:?}");
+    world.admits(0, 1);
+    assert_eq!(pause(&mut world).await, 0, "what has changed may have been the reason");
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ fn x7_a_registration_that_may_only_look_is_repeated_at_once_by_a_host_that_may_w
     assert_eq!(alone.log(), ["failed plugins.mortise.dev", "register plugins.mortise.dev"]);
     alone.registered("", plugin_object::CRD_NAME, unavailable());
     assert_eq!(alone.log(), NONE, "and then with backoff");
-    alone.pass(3_000);
+    alone.pass(3_300);
     assert_eq!(alone.log(), ["register plugins.mortise.dev"]);
 }
 
@@ -74,10 +74,57 @@ fn what_keeps_the_hosts_own_crd_away_is_observed_once_and_again_when_it_is_somet
         assert_eq!(alone.log(), ["register plugins.mortise.dev"], "it is tried for as long as it takes");
         alone.registered("", plugin_object::CRD_NAME, Err(error));
         observed.extend(alone.log());
-        alone.pass(15_000);
+        alone.pass(40_000);
     }
     let crd = "failed plugins.mortise.dev";
     assert_eq!(observed, [crd, "refused mortise: Forbidden", "refused mortise: CrdOfAnother", crd]);
+}
+
+/// How many requests to register a CRD an hour takes in which each has the same result.
+fn registrations_of_an_hour(alone: &mut Alone, plugin: &str, crd: &str, result: &Result<CrdOwner, CrdError>) -> usize {
+    let registers = format!("register {crd}");
+    let mut requests = 0;
+    for _ in 0..3_600 {
+        if alone.log().contains(&registers) {
+            requests += 1;
+            alone.registered(plugin, crd, result.clone());
+        }
+        alone.pass(1_000);
+    }
+    requests
+}
+
+#[test]
+fn q4_a_crd_that_is_refused_for_good_costs_a_request_in_five_minutes_and_a_change_is_tried_at_once() {
+    let crd = "podsets.example.com";
+    let denied = Err(CrdError::Denied("a policy says no".to_owned()));
+    let refused = Err(CrdError::Refused(Refusal::new("CrdInvalid", "no")));
+    for result in [denied, refused] {
+        let mut alone = Alone::new(0);
+        alone.start();
+        alone.offer("podset", "1");
+        alone.compiled("1", compiled("PodSet", &[]));
+        let requests = registrations_of_an_hour(&mut alone, "podset", crd, &result);
+        assert!((10..=20).contains(&requests), "{requests}: {result:?}");
+        alone.offer("podset", "2");
+        alone.compiled("2", compiled("PodSet", &[]));
+        assert!(alone.log().contains(&format!("register {crd}")), "a new version does not wait");
+        alone.registered("podset", crd, result);
+        alone.log();
+        alone.pass(17_000);
+        assert_eq!(alone.log(), [format!("register {crd}")], "and begins with the first delay");
+    }
+    let mut alone = Alone::serving();
+    alone.watch_fails("PodSet", WatchError::NotServed("gone".to_owned()));
+    let deleted = Err(CrdError::Denied("no".to_owned()));
+    assert!(registrations_of_an_hour(&mut alone, "podset", crd, &deleted) <= 20);
+    alone.list("PodSet");
+    assert!(alone.log().contains(&format!("register {crd}")), "somebody has made it");
+    let mut alone = Alone::new(0);
+    alone.with(Lifecycle::start);
+    let away = Err(CrdError::Unavailable("away".to_owned()));
+    let requests = registrations_of_an_hour(&mut alone, "", plugin_object::CRD_NAME, &away);
+    assert!((100..=130).contains(&requests), "{requests}: what is back is seen within half a minute");
 }
 
 #[test]

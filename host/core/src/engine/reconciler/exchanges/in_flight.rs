@@ -10,8 +10,9 @@ use super::PluginCounts;
 use crate::http::HttpId;
 use crate::map::Map;
 use crate::object::Name;
+use crate::tenant::{share, share_name};
 
-/// Requests in flight at once, beside one of each plugin (Q4). Each may hold a response of a MiB.
+/// Requests in flight at once, beside one of each share (Q4). Each may hold a response of a MiB.
 pub(super) const MAX_IN_FLIGHT: usize = 64;
 
 /// A plugin, and the name of its objects. A plugin that is removed and comes back has other keys, but not other objects.
@@ -22,16 +23,17 @@ pub(super) struct InFlight {
     sent: Map<HttpId, Of>,
     /// Those that change something on the server: neither GET nor HEAD.
     changing: BTreeMap<Of, BTreeSet<HttpId>>,
+    /// By share.
     counts: PluginCounts,
 }
 
 impl InFlight {
-    pub fn has_room(&self, plugin: &str) -> bool {
-        self.counts.has_room(plugin, MAX_IN_FLIGHT)
+    pub fn has_room(&self, share: &str) -> bool {
+        self.counts.has_room(share, MAX_IN_FLIGHT)
     }
 
     pub fn begin(&mut self, id: HttpId, of: Of, changes: bool) {
-        self.counts.add(&of.0, 1);
+        self.counts.add(&share(&of.0), 1);
         if changes {
             self.changing.entry(of.clone()).or_default().insert(id);
         }
@@ -40,7 +42,7 @@ impl InFlight {
 
     pub fn end(&mut self, id: HttpId) -> Option<Of> {
         let of = self.sent.remove(&id)?;
-        self.counts.subtract(&of.0, 1);
+        self.counts.subtract(&share_name(&of.0), 1);
         if let Some(changing) = self.changing.get_mut(&of)
             && changing.remove(&id)
             && changing.is_empty()

@@ -344,6 +344,69 @@ fn q4_a_plugin_sends_a_minutes_worth_at_once_and_then_waits() {
 }
 
 #[test]
+fn g11_however_many_plugins_a_tenant_has_they_have_one_plugins_requests_in_flight_and_a_minute() {
+    let plugins: Vec<String> = (0..16).map(|number| format!("team-a.p{number}")).collect();
+    let want = |alone: &mut Alone, requests: u128| {
+        for number in 0..requests {
+            let plugin = &plugins[usize::try_from(number).unwrap() % plugins.len()];
+            alone.want(plugin, &number.to_string(), &[request("zone", number)]);
+        }
+    };
+    let mut alone = Alone::new(6_000);
+    want(&mut alone, 200);
+    assert_eq!(alone.in_flight().len(), MAX_IN_FLIGHT * 3 / 4, "as of one plugin");
+    for (place, other) in ["team-b.dns", "dns"].into_iter().enumerate() {
+        alone.want(other, other, &[request("zone", 1_000)]);
+        assert_eq!(alone.in_flight().len(), MAX_IN_FLIGHT * 3 / 4 + 1 + place, "{other} has its own place");
+    }
+    while let Some((.., key, _)) = alone.sent.first() {
+        let key = key.clone();
+        alone.ends(response(200));
+        alone.exchanges.drop_key(&key);
+    }
+    assert!(alone.is_empty(), "and each of the tenant's gets its turn");
+
+    let mut alone = Alone::new(60);
+    want(&mut alone, 48);
+    let mut sent = 0;
+    for round in 0..4 {
+        want(&mut alone, 48);
+        while !alone.sent.is_empty() {
+            alone.ends(response(200));
+            sent += 1;
+        }
+        (0..48).for_each(|number| {
+            if round < 3 {
+                alone.exchanges.drop_key(&key(&number.to_string()))
+            }
+        });
+    }
+    assert_eq!(sent, 61, "what exceeds the budget is owed, also by a plugin that comes back");
+    let message = alone.exchanges.over_budget("team-a.p0").expect("it is reported of each");
+    assert!(message.starts_with("team-a.* is over its budget of 60 HTTP requests"), "{message}");
+    assert_eq!(alone.exchanges.over_budget("team-b.dns"), None);
+    alone.want("team-b.dns", "dns", &[request("zone", 1_000)]);
+    assert_eq!(alone.in_flight(), [1_000]);
+}
+
+#[test]
+fn budgets_of_requests_that_are_full_are_forgotten_and_debts_are_not() {
+    let mut alone = Alone::new(600);
+    for number in 0..601_u128 {
+        alone.want("debtor", &number.to_string(), &[request("zone", number)]);
+        alone.ends(response(200));
+    }
+    for number in 0..1_000 {
+        let plugin = format!("p{number}");
+        alone.want(&plugin, &plugin, &[request("zone", 1_000)]);
+        alone.ends(response(200));
+        alone.pass(1);
+    }
+    let budgets = &alone.exchanges.budgets;
+    assert!(budgets.len() < 300 && budgets.contains_key("debtor"), "{}", budgets.len());
+}
+
+#[test]
 fn x7_nothing_is_sent_without_the_right_to_and_what_was_not_sent_is_tried_again() {
     let mut alone = Alone::new(600);
     alone.exchanges.want(&"dns".into(), &key("a"), &[request("zone", 1)], 1_000);
