@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Debug, Formatter};
 
-/// Something large that nobody needs any more. Whoever receives it frees it where nothing waits for that.
+/// Something large that nobody needs any more. Who receives it frees it where nothing waits for that.
 pub struct Garbage(Box<dyn Send>);
 
 impl Garbage {

@@ -29,12 +29,13 @@ use crate::selector::Selector;
 pub(crate) use self::answers::{Answer, KeptAnswer};
 use self::answers::{Answers, State};
 pub use self::change::Change;
+use self::ending::Ending;
 use self::listing::{Recent, Seen, Tombstones};
-use self::pieces::Ending;
 use self::table::{Part, Table};
 
 mod answers;
 mod change;
+mod ending;
 mod field_index;
 pub(crate) mod listing;
 pub(crate) mod pieces;

@@ -1,4 +1,4 @@
-//! A plugin with very many keys goes, and may come back: it is out at once, and its keys leave in pieces.
+//! A plugin with very many keys is removed, and may come back: it is out at once, and its keys leave in pieces.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn left(alone: &Alone) -> usize {
 }
 
 #[test]
-fn q4_the_keys_of_a_plugin_that_goes_leave_a_few_at_a_time_and_nothing_of_it_begins_meanwhile() {
+fn q4_the_keys_of_a_plugin_that_is_removed_leave_a_few_at_a_time_and_nothing_of_it_begins_meanwhile() {
     let mut alone = crowd();
     let before = alone.reconciler.kept_of("podset");
     alone.withdraw("podset");
@@ -76,7 +76,7 @@ fn l3_a_plugin_that_comes_back_before_its_keys_have_left_has_its_own_and_keeps_t
 }
 
 #[test]
-fn l3_what_a_plugin_that_goes_was_writing_leaves_room_for_others() {
+fn l3_what_a_removed_plugin_was_writing_leaves_room_for_others() {
     let mut alone = crowd();
     alone.put(object("PodSet", "writing"));
     alone.returns(wants(3));
