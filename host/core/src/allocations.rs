@@ -1,7 +1,9 @@
 //! A counting allocator, for tests of costs in bytes and allocations. The fuzz targets have this file as a module too.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
+
+use tikv_jemallocator::{Jemalloc, usable_size};
 
 /// The allocations of one thread.
 #[derive(Clone, Copy)]
@@ -20,14 +22,8 @@ thread_local! {
         const { Cell::new(Count { held_bytes: 0, peak_bytes: 0, allocations: 0, allocated_bytes: 0 }) };
 }
 
-/// The system's allocator, counted by thread, because tests run in parallel.
+/// The binary's allocator, counted by thread, because tests run in parallel. Bytes are what it has set aside.
 struct Counting;
-
-/// What glibc's malloc takes for so many bytes, which the tests run with: a header of eight, a multiple of 16, at least 32. It is
-/// written here and not taken from `heap.rs`, whose counts are checked with it.
-fn taken(size: usize) -> isize {
-    (size + 8).next_multiple_of(16).max(32).cast_signed()
-}
 
 fn count(change: impl FnOnce(&mut Count)) {
     // A thread that ends has dropped its count.
@@ -39,23 +35,28 @@ fn count(change: impl FnOnce(&mut Count)) {
 }
 
 #[expect(unsafe_code, reason = "an allocator can only be wrapped by one")]
-// SAFETY: every request is passed to the system's allocator unchanged; counting allocates nothing.
+// SAFETY: every request is passed to the allocator unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller upholds the contract.
+        let pointer = unsafe { Jemalloc.alloc(layout) };
+        // SAFETY: it is null or was allocated just now.
+        let taken = if pointer.is_null() { 0 } else { unsafe { usable_size(pointer) } };
         count(|count| {
-            count.held_bytes += taken(layout.size());
+            count.held_bytes += taken.cast_signed();
             count.peak_bytes = count.peak_bytes.max(count.held_bytes);
             count.allocations += 1;
             count.allocated_bytes += layout.size();
         });
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.alloc(layout) }
+        pointer
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(|count| count.held_bytes -= taken(layout.size()));
+        // SAFETY: it was allocated and is not freed yet.
+        let taken = unsafe { usable_size(pointer) };
+        count(|count| count.held_bytes -= taken.cast_signed());
         // SAFETY: the caller upholds the contract.
-        unsafe { System.dealloc(pointer, layout) }
+        unsafe { Jemalloc.dealloc(pointer, layout) }
     }
 }
 
