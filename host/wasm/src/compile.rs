@@ -8,7 +8,7 @@
 //! machine (no process, disk space or processor time) is not.
 //!
 //! The kernel kills a container that runs out of memory as a whole, the host with its child. So a child gets no more
-//! than the container leaves (`memory.rs`, `slots.rs`), and the cache records that one has much memory, so that a
+//! than the container leaves (`slots.rs`), and the cache records that one has much memory, so that a
 //! component that kills the host is not compiled at every restart (`attempts.rs`). Hosts that share a cache compile a
 //! component once (`locks.rs`).
 //!
@@ -25,7 +25,6 @@ mod eviction;
 mod folder;
 mod locks;
 mod mac;
-mod memory;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -58,10 +57,9 @@ pub use self::error::CompileError;
 use self::error::host_error;
 use self::folder::Draft;
 use self::locks::Lock;
-use self::memory::{Cgroup, resident_bytes};
-pub use self::memory::{Usage, free_bytes, usage};
 pub use self::slots::COMPILERS;
 use self::slots::Slots;
+use crate::container::{Cgroup, resident_bytes};
 use crate::engine::{Engine, Profile};
 
 /// Largest artifact: native code is two to four times the size of its component.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::attempts::MUCH;
-use super::memory::resident_bytes;
+use crate::container::resident_bytes;
 
 /// How often the memory of a compiler is looked at. It fills a tenth of its limit in this time at most.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
