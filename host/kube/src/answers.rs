@@ -1,7 +1,7 @@
-//! How much of the API server's responses is in memory at once. Each has a bound by what it can be; beyond the first bytes, it
-//! needs room among those that are large, of which each group has some, and beyond a MiB among the largest, which have room together,
-//! however many groups there are. A response comes in piece by piece; its bytes come out, with the room that they
-//! keep. It must not know what is in them.
+//! How much of the API server's responses is in memory at once. Each has a bound by what it can be; beyond the first
+//! bytes, it needs room among those that are large, of which each group has some, and beyond a MiB among the largest,
+//! which have room together, however many groups there are. A response comes in piece by piece; its bytes come out,
+//! with the room that they keep. It must not know what is in them.
 //!
 //! An aggregated API server is somebody's program. What it does with its responses concerns the requests of its group.
 
@@ -146,7 +146,8 @@ impl Answers {
         Ok(Room { _permit: permit, largest: None })
     }
 
-    /// A page that finds no room among the largest is asked for with fewer objects, which its group's place has room for.
+    /// A page that finds no room among the largest is asked for with fewer objects, which its group's place has room
+    /// for.
     async fn largest(&self, size: Size, deadline: Instant) -> Result<OwnedSemaphorePermit, Failure> {
         let (places, why) = match size {
             Size::List => (&self.largest_lists, Failure::TooLarge),

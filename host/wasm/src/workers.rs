@@ -57,8 +57,8 @@ pub struct WebhookCall<Q, R> {
     pub plugin: Arc<str>,
     /// Who sent it: those that do take turns within the plugin's share.
     pub from: IpAddr,
-    /// What the guest is called with, when its call begins, and again when it begins anew. None when nobody waits for the result
-    /// any more. So a call that is queued keeps no object.
+    /// What the guest is called with, when its call begins, and again when it begins anew. None when nobody waits for
+    /// the result any more. So a call that is queued keeps no object.
     pub begin: Box<dyn Fn() -> Option<Begun<Q>> + Send>,
     /// Bounds of the call.
     pub limits: CallLimits,

@@ -1,5 +1,6 @@
-//! Which occurrences of an error that repeats are logged: the first, the tenth, the hundredth and so on, and the next one
-//! after ten minutes. Whom it is about, a subject and a message come in; how often it occurred comes out. It keeps no text.
+//! Which occurrences of an error that repeats are logged: the first, the tenth, the hundredth and so on, and the next
+//! one after ten minutes. Whom it is about, a subject and a message come in; how often it occurred comes out. It keeps
+//! no text.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -88,8 +89,8 @@ pub(crate) enum Occurrence {
 }
 
 impl Throttle {
-    /// Counts a message about a subject, which is a plugin's or one of its controllers', or of the host. None when it is not
-    /// logged.
+    /// Counts a message about a subject, which is a plugin's or one of its controllers', or of the host. None when it
+    /// is not logged.
     pub(crate) fn count(
         &self,
         now: Instant,

@@ -5,9 +5,9 @@
 //! Requests of clients with a certificate, of those without and conversions, for which API servers show none, each have
 //! a part of their own, so that nobody takes that of the API server's reviews who cannot show its certificate.
 //!
-//! Anybody who reaches the port can send the others, so what one peer sends for a plugin is a flow, and each flow has a part
-//! of its own: the API server's reviews have theirs however many another peer sends for the same plugin. So has each peer, and
-//! the more peers, the less. Peers that one NAT hides are one, and share its flows.
+//! Anybody who reaches the port can send the others, so what one peer sends for a plugin is a flow, and each flow has a
+//! part of its own: the API server's reviews have theirs however many another peer sends for the same plugin. So has
+//! each peer, and the more peers, the less. Peers that one NAT hides are one, and share its flows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,8 @@ mod tests;
 
 /// The requests in flight of a class.
 ///
-/// A plugin alone has up to 32, which is several for each worker. Beside those of two API servers that spin, each of thirty others
-/// has its first one.
+/// A plugin alone has up to 32, which is several for each worker. Beside those of two API servers that spin, each of
+/// thirty others has its first one.
 const REQUESTS: Limit = Limit { all: 112, shared: 64, of_peer: 84 };
 /// What the requests of a class take. The largest take 8 MiB, a conversion of as much up to four times that with its
 /// response, and typical ones some 10 KiB. Two classes are in use at a time: reviews with a certificate or without, and conversions.
@@ -43,9 +43,9 @@ struct Limit {
     /// A flow that uses some gets more while it uses no more than is left of this. So one flow has half of it, two have a
     /// third each, and one that took its part earlier gives way as its requests end.
     shared: usize,
-    /// For one peer alone, whatever plugins it names: three quarters. Beside others it has three times what is left of all: two
-    /// have three sevenths each, three three tenths. So the first request of a peer has a place beside any 36 that
-    /// have as many as they may.
+    /// For one peer alone, whatever plugins it names: three quarters. Beside others it has three times what is left of
+    /// all: two have three sevenths each, three three tenths. So the first request of a peer has a place beside any 36
+    /// that have as many as they may.
     of_peer: usize,
 }
 

@@ -57,7 +57,8 @@ impl Reviewer {
                 Ok(review) if !permit.set(review.bytes()) => refusal(name),
                 Ok(review) => {
                     let (review, until) = (Arc::new(review), begin + TIMEOUT);
-                    // Their own share of the workers: API servers show no certificate for them, so anybody may send them.
+                    // Their own share of the workers: API servers show no certificate for them, so anybody may send
+                    // them.
                     let share = format!("{name} (conversion)");
                     let text =
                         self.reviewed(Converting { name, share, route, review, bytes, until, permit: &permit }).await;

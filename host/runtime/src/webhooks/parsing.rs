@@ -37,9 +37,9 @@ impl Default for Parsing {
 }
 
 impl Parsing {
-    /// The result of work on a text of so many bytes: of the longest that it reads or writes. The request's permit is held until the
-    /// work ends, also when its client has gone away. While it waits for its turn, the request may give way; then there is no
-    /// result.
+    /// The result of work on a text of so many bytes: of the longest that it reads or writes. The request's permit is
+    /// held until the work ends, also when its client has gone away. While it waits for its turn, the request may give
+    /// way; then there is no result.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         bytes: usize,

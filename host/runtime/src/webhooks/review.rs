@@ -95,8 +95,8 @@ impl Reviewer {
         charge.whole(name).ok_or_else(refuse)
     }
 
-    /// Queues a call. Its permit is held until it ends, also when its client has gone away; its request is made when it begins, so that
-    /// what is queued keeps nothing that the review does not.
+    /// Queues a call. Its permit is held until it ends, also when its client has gone away; its request is made when it
+    /// begins, so that what is queued keeps nothing that the review does not.
     pub(super) fn submit<Q: Send + 'static, R: Counted>(
         &self,
         (share, plugin): (&str, &Arc<Plugin>),

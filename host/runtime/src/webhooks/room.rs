@@ -2,9 +2,9 @@
 //! has not been read of responses. Peers, bytes and the time come in; what there is room for comes out. It must know no
 //! sockets, no clock and no JSON.
 //!
-//! Nothing is reserved for what a peer declares. What waits for a peer, an incomplete body or a response that is not read, gives
-//! way to others after a second. A body gives way before that if its peer has more than they, also one that is whole while
-//! nothing works on it. So no peer keeps out another one that has less, but for the time of a call.
+//! Nothing is reserved for what a peer declares. What waits for a peer, an incomplete body or a response that is not
+//! read, gives way to others after a second. A body gives way before that if its peer has more than they, also one that
+//! is whole while nothing works on it. So no peer keeps out another one that has less, but for the time of a call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,9 +31,9 @@ const LEAST_CAPACITY: usize = 1 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) all: usize,
-    /// Of a peer alone. Beside others it has, for large requests, the same multiple of what is left for these: of four fifths, four times
-    /// that. So two peers have four ninths each, three four thirteenths, and one that took its part earlier gets no more until
-    /// the others have theirs.
+    /// Of a peer alone. Beside others it has, for large requests, the same multiple of what is left for these: of four
+    /// fifths, four times that. So two peers have four ninths each, three four thirteenths, and one that took its part
+    /// earlier gets no more until the others have theirs.
     pub(super) of_peer: usize,
 }
 
@@ -90,8 +90,8 @@ impl Held {
         waits && now.saturating_duration_since(self.since) >= GIVES_WAY
     }
 
-    /// Whether it gives way to a peer that has less. A response that is not read yet is a review that was answered, and what
-    /// is worked on keeps its memory until that ends.
+    /// Whether it gives way to a peer that has less. A response that is not read yet is a review that was answered, and
+    /// what is worked on keeps its memory until that ends.
     fn gives_way_to_less(&self) -> bool {
         matches!(self.stage, Stage::Arriving(_) | Stage::Whole { working: 0, .. })
     }
@@ -126,7 +126,8 @@ impl Room {
         true
     }
 
-    /// Takes the body, which is whole. Its bytes stay counted. None when it has given way; if it does later, it says so.
+    /// Takes the body, which is whole. Its bytes stay counted. None when it has given way; if it does later, it says
+    /// so.
     pub(super) fn whole(&mut self, id: Id, given_way: Arc<Notify>) -> Option<Vec<u8>> {
         let held = self.held.get_mut(&id)?;
         match std::mem::replace(&mut held.stage, Stage::Whole { working: 0, given_way }) {

@@ -39,8 +39,8 @@ impl Attempts {
         }
     }
 
-    /// The compilation has ended, and the host has survived it. Where no result has replaced the record, it is as before: what earlier
-    /// hosts died of stays.
+    /// The compilation has ended, and the host has survived it. Where no result has replaced the record, it is as
+    /// before: what earlier hosts died of stays.
     pub(super) fn ended(&self, cache: &Cache, digest: &Digest) {
         let Some(before) = self.lock().before.remove(digest) else { return };
         if matches!(cache.find(digest), Some(Entry::Attempted(_))) {

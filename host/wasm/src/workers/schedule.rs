@@ -8,8 +8,8 @@
 //! after [`QUICK`], and those of another after [`SLOW`].
 //!
 //! Within these bounds the plugin that occupies the fewest workers is next, then the one that was served or added
-//! longest ago. Of its jobs those of each peer take turns, so that a peer waits for one job of each other one; of a peer's
-//! jobs the oldest runs. A job costs O(log plugins), for any number of jobs of one peer.
+//! longest ago. Of its jobs those of each peer take turns, so that a peer waits for one job of each other one; of a
+//! peer's jobs the oldest runs. A job costs O(log plugins), for any number of jobs of one peer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -21,9 +21,9 @@ use mortise_core::limits::REMEMBERED_PLUGINS;
 #[cfg(test)]
 mod tests;
 
-/// Queued jobs of one plugin and peer. They have no common bound, which one could exhaust: the engine bounds reconciles,
-/// and the webhook server its requests. This is four times the largest concurrency of a controller, or 32 lists of
-/// objects that are converted at once.
+/// Queued jobs of one plugin and peer. They have no common bound, which one could exhaust: the engine bounds
+/// reconciles, and the webhook server its requests. This is four times the largest concurrency of a controller, or 32
+/// lists of objects that are converted at once.
 pub(super) const QUEUE_LENGTH: usize = 1_024;
 /// The time of a call of a quick or new plugin. Quick plugins wait for each other, and two such waits stay under the
 /// tenth of a second that a person notices. A small call takes 0.1 ms, in an interpreter some ms; deadlines are checked
