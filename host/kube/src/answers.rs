@@ -1,14 +1,17 @@
-//! How much of the API server's responses is in memory at once. Each has a bound by what it can be; beyond the first bytes, it
-//! needs room among those that are large. A response comes in piece by piece; its bytes come out, with the room that they
-//! keep. It must not know what is in them.
+//! How much of the API server's responses is in memory at once. Each has a bound by what it can be; beyond the first
+//! bytes, it needs room among those that are large, of which each group has some, and beyond a MiB among the largest,
+//! which have room together, however many groups there are. A response comes in piece by piece; its bytes come out,
+//! with the room that they keep. It must not know what is in them.
 //!
 //! An aggregated API server is somebody's program. What it does with its responses concerns the requests of its group.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::failure::Failure;
@@ -26,6 +29,14 @@ const LIST_BYTES: usize = 16 << 20;
 const OBJECTS: Limits<Group> = Limits { own: |_| 1, shared: 4, of_one: 2 };
 /// Pages at once, from their request until their objects are taken over: as above.
 const LISTS: Limits<Group> = Limits { own: |_| 1, shared: 4, of_one: 2 };
+
+/// Bytes of a large response that its group's place has room for: a ConfigMap has a MiB, and nearly all pages less.
+const OWN_BYTES: usize = 1 << 20;
+/// Objects with more at once, and pages: 32 MiB and 64 MiB of all groups together.
+const LARGEST_AT_ONCE: usize = 4;
+/// How long one of them may take from then on: at 3 MiB a second, the largest page. So one without an end keeps
+/// others waiting no longer.
+const LARGEST_WITHIN: Duration = Duration::from_secs(5);
 
 /// "/apis/apps/v1".
 type Group = Arc<str>;
@@ -55,17 +66,23 @@ impl Size {
 #[derive(Debug)]
 pub(crate) struct Room {
     _permit: Permit<Group>,
+    /// Of a response that is among the largest.
+    largest: Option<OwnedSemaphorePermit>,
 }
 
 /// The room for large responses.
 pub(crate) struct Answers {
     objects: Limiter<Group>,
     lists: Limiter<Group>,
+    largest_objects: Arc<Semaphore>,
+    largest_lists: Arc<Semaphore>,
 }
 
 impl Default for Answers {
     fn default() -> Self {
-        Self { objects: Limiter::new(OBJECTS), lists: Limiter::new(LISTS) }
+        let largest = || Arc::new(Semaphore::new(LARGEST_AT_ONCE));
+        let (largest_objects, largest_lists) = (largest(), largest());
+        Self { objects: Limiter::new(OBJECTS), lists: Limiter::new(LISTS), largest_objects, largest_lists }
     }
 }
 
@@ -75,7 +92,7 @@ impl Answers {
         if size != Size::List {
             return None;
         }
-        Some(Room { _permit: self.lists.enter(group(path)).await })
+        Some(Room { _permit: self.lists.enter(group(path)).await, largest: None })
     }
 
     /// Reads a response to its end.
@@ -85,7 +102,7 @@ impl Answers {
         path: &str,
         size: Size,
         mut room: Option<Room>,
-        deadline: Instant,
+        mut deadline: Instant,
     ) -> Result<(Bytes, Option<Room>), Failure> {
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
@@ -94,6 +111,7 @@ impl Answers {
                 Ok(None) => break,
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(error))) => return Err(Failure::of_client(&error)),
+                Err(_) if is_largest(size, room.as_ref()) => return Err(Failure::TooLarge),
                 Err(_) => return Err(Failure::Lost("the response did not end in time".to_owned())),
             };
             let Ok(data) = frame.into_data() else { continue };
@@ -103,6 +121,12 @@ impl Answers {
             }
             if bytes > SMALL_BYTES && room.is_none() {
                 room = Some(self.room(path, deadline).await?);
+            }
+            if bytes > OWN_BYTES
+                && let Some(room) = room.as_mut().filter(|room| room.largest.is_none())
+            {
+                room.largest = Some(self.largest(size, deadline).await?);
+                deadline = deadline.min(Instant::now() + LARGEST_WITHIN);
             }
             // Most responses are one chunk and need no copy.
             if first.is_empty() && rest.is_empty() {
@@ -119,8 +143,27 @@ impl Answers {
         let group = group(path);
         let why = || Failure::Lost(format!("the rest of the response was not read: other large ones of {group} are"));
         let permit = timeout_at(deadline, self.objects.enter(Arc::clone(&group))).await.map_err(|_| why())?;
-        Ok(Room { _permit: permit })
+        Ok(Room { _permit: permit, largest: None })
     }
+
+    /// A page that finds no room among the largest is asked for with fewer objects, which its group's place has room
+    /// for.
+    async fn largest(&self, size: Size, deadline: Instant) -> Result<OwnedSemaphorePermit, Failure> {
+        let (places, why) = match size {
+            Size::List => (&self.largest_lists, Failure::TooLarge),
+            Size::Small | Size::Object => {
+                let why = "the rest of the response was not read: other ones of more than a MiB are";
+                (&self.largest_objects, Failure::Lost(why.to_owned()))
+            }
+        };
+        let permit = timeout_at(deadline, Arc::clone(places).acquire_owned()).await.map_err(|_| why)?;
+        Ok(permit.expect("nobody closes it"))
+    }
+}
+
+/// Whether a page has more than its group's place has room for.
+fn is_largest(size: Size, room: Option<&Room>) -> bool {
+    size == Size::List && room.is_some_and(|room| room.largest.is_some())
 }
 
 /// The group and version of a path: "/apis/apps/v1" of "/apis/apps/v1/namespaces/default/deployments", "/api/v1".

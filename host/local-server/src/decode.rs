@@ -1,15 +1,17 @@
 //! An HTTP request as the cluster takes it. Input: head, then body. Output: the request, or a refusal. It must not know what
 //! is asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use mortise_local_cluster::{Credentials, Method, Request, Status, User};
 use percent_encoding::percent_decode_str;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// Largest body, as kube-apiserver has it.
@@ -21,6 +23,9 @@ const MAX_BYTES_TO_DROP: usize = 64 << 20;
 /// might see a reset instead of the refusal. As much as Go's server takes; clients on loopback need milliseconds.
 const MAX_REFUSED_BYTES: usize = 256 << 10;
 const MAX_REFUSED_TIME: Duration = Duration::from_secs(1);
+/// Such bodies at once. Nobody's requests come over 900 connections of a hundred streams each; the bodies of further
+/// ones are not read.
+const MAX_REFUSED: usize = 64;
 
 /// A request without its body, and why it is not one that the cluster answers. What cannot be read of it is empty: who asks comes
 /// first. The user is that of the client's certificate.
@@ -94,16 +99,32 @@ fn query(text: &str) -> Option<Vec<(String, String)>> {
     pairs.map(pair).collect()
 }
 
-/// Takes the body of a refused request from its connection. Nothing is kept of it.
-pub(crate) async fn drain(mut body: Incoming) {
-    let read = async {
-        let mut left = MAX_REFUSED_BYTES;
-        while let (Some(Ok(frame)), 1..) = (body.frame().await, left) {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-        }
-    };
-    // One that does not come is left.
-    let _ = timeout(MAX_REFUSED_TIME, read).await;
+/// The bodies of refused requests, which are taken from their connections. Nothing is kept of them.
+#[derive(Debug)]
+pub(crate) struct Refused(Arc<Semaphore>);
+
+impl Default for Refused {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_REFUSED)))
+    }
+}
+
+impl Refused {
+    pub(crate) fn take(&self, body: impl Body<Data = Bytes> + Send + Unpin + 'static) {
+        let Ok(place) = Arc::clone(&self.0).try_acquire_owned() else { return };
+        tokio::spawn(async move {
+            // One that does not come is left.
+            let _ = timeout(MAX_REFUSED_TIME, drain(body)).await;
+            drop(place);
+        });
+    }
+}
+
+async fn drain(mut body: impl Body<Data = Bytes> + Unpin) {
+    let mut left = MAX_REFUSED_BYTES;
+    while let (Some(Ok(frame)), 1..) = (body.frame().await, left) {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+    }
 }
 
 /// Reads a body to its end.
@@ -130,7 +151,37 @@ pub(crate) async fn body(mut body: Incoming) -> Result<Vec<u8>, Status> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use hyper::body::Frame;
+
     use super::*;
+
+    /// A body that never comes; it counts those that are there.
+    struct Never {
+        _counted: Arc<()>,
+    }
+
+    impl Body for Never {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn the_bodies_of_refused_requests_that_are_read_have_a_bound_and_further_ones_are_left() {
+        let (refused, count) = (Refused::default(), Arc::new(()));
+        (0..MAX_REFUSED + 10).for_each(|_| refused.take(Never { _counted: Arc::clone(&count) }));
+        assert_eq!(Arc::strong_count(&count), 1 + MAX_REFUSED);
+        let all_left = refused.0.acquire_many(u32::try_from(MAX_REFUSED).unwrap());
+        let _all = timeout(30 * MAX_REFUSED_TIME, all_left).await.expect("one that does not come is left").unwrap();
+        assert_eq!(Arc::strong_count(&count), 1);
+    }
 
     #[test]
     fn parameters_are_decoded_in_their_order() {

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use crate::audit::{self, AuditLog, Received};
 use crate::browser::{self, Names};
 use crate::current::{Current, guard};
+use crate::decode::Refused;
 use crate::encode::{self, Response};
 use crate::metrics::{Metrics, OpenWatch};
 use crate::webhook::{MAX_CALLS, Webhooks};
@@ -28,6 +29,7 @@ pub(crate) struct Door {
     pub(crate) webhooks: Webhooks,
     metrics: Arc<Metrics>,
     audit: Option<AuditLog>,
+    refused: Refused,
     closing: watch::Sender<bool>,
 }
 
@@ -41,7 +43,8 @@ struct Audited {
 impl Door {
     pub(crate) fn new(current: Current, names: Names, audit: Option<AuditLog>) -> Self {
         let (webhooks, metrics) = (Webhooks::default(), Arc::default());
-        Self { current, names, webhooks, metrics, audit, closing: watch::Sender::new(false) }
+        let refused = Refused::default();
+        Self { current, names, webhooks, metrics, audit, refused, closing: watch::Sender::new(false) }
     }
 
     /// Ends the watches, and lets connections end after their requests.
@@ -65,7 +68,7 @@ impl Door {
         let at = clock::now();
         let (head, body) = request.into_parts();
         if let Err(status) = browser::check(&head, &self.names) {
-            tokio::spawn(decode::drain(body));
+            self.refused.take(body);
             return encode::refused(&status);
         }
         let id = audit_id(&head);
@@ -73,7 +76,7 @@ impl Door {
         let refusal = self.refusal(&request);
         let read = match refusal.clone().or(fault) {
             Some(status) => {
-                tokio::spawn(decode::drain(body));
+                self.refused.take(body);
                 Err(status)
             }
             None => decode::body(body).await,

@@ -14,7 +14,8 @@ use mortise_core::limits::CallLimits;
 use mortise_core::selector::Selector;
 use mortise_core::webhook::Address;
 use mortise_source::is_dns_label;
-use mortise_wasm::compile::{self, CompileLimits};
+use mortise_wasm::compile::CompileLimits;
+use mortise_wasm::container::free_bytes;
 use mortise_wasm::workers::MIN_WORKERS;
 use tokio::net::TcpListener;
 
@@ -69,7 +70,7 @@ pub fn workers(requested: Option<NonZeroUsize>) -> NonZeroUsize {
     // both versions: more threads than that would only be throttled. A test of it would need a cgroup with a quota, so the
     // tests begin at the number.
     let cores = available_parallelism().map_or(1, usize::from);
-    workers_of(requested, cores, compile::free_bytes())
+    workers_of(requested, cores, free_bytes())
 }
 
 fn workers_of(requested: Option<NonZeroUsize>, cores: usize, free_bytes: Option<u64>) -> NonZeroUsize {

@@ -31,7 +31,7 @@ use tracing::{Span, debug, error, info, trace, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use self::budget::Dropped;
+use self::budget::{Dropped, HOST};
 use self::output::{Output, Report, about};
 use self::throttle::{Occurrence, Throttle};
 
@@ -136,12 +136,24 @@ pub(crate) fn dropped() -> (Vec<(Arc<str>, Dropped)>, Dropped) {
 
 fn report(Report { over, unwritten }: Report) {
     for (whose, Dropped { lines, bytes }) in over {
-        warn!(lines, bytes, "dropped in the last minute, since {whose} logged more than it may");
+        warn!(bytes, "{}", over_budget(&whose, lines));
     }
     if unwritten.lines > 0 {
         let Dropped { lines, bytes } = unwritten;
         warn!(lines, bytes, "lines were lost, since the log could not be written");
     }
+}
+
+/// The line that an operator looks for.
+fn over_budget(whose: &str, lines: u64) -> String {
+    let of = match whose {
+        HOST => "mortise itself".to_owned(),
+        share => match share.strip_suffix(".*") {
+            Some(tenant) => format!("the plugins of the tenant {tenant}"),
+            None => format!("plugin {share}"),
+        },
+    };
+    format!("log budget exceeded: dropped {lines} lines of {of} in the last minute")
 }
 
 /// A file in the place of an older one, which may have been made with another mode.
@@ -197,7 +209,7 @@ fn request_line(throttle: &Throttle, sending: &Sending, sent: &Sent) {
     let (key, origin, method) = (&request.key, &request.origin, request.method.as_str());
     let failed = |class: &'static str, message: &str| {
         let subject = ("HTTP request", &sending.cause.controller, origin.to_string());
-        match throttle.count(Instant::now(), subject, class) {
+        match throttle.count(Instant::now(), Some(&sending.cause.controller), subject, class) {
             Some(Occurrence::New { repeated }) => {
                 info!(%object, ?key, method, %origin, class, repeated, "an HTTP request failed: {message}");
             }
@@ -250,7 +262,8 @@ impl Observations {
 
     fn line(&self, observation: &Observation) {
         let Some((what, subject, message)) = repeating(observation) else { return line(observation) };
-        match self.throttle.count(Instant::now(), (what, &subject), message) {
+        let payer = payer(observation).map(|payer| &**payer);
+        match self.throttle.count(Instant::now(), payer, (what, &subject), message) {
             Some(Occurrence::New { repeated }) => {
                 if let Some(times) = repeated {
                     info!(times, "repeated until now, about {subject}: {what}");
@@ -267,7 +280,8 @@ impl Observations {
 
     /// L5: counts a fault of a version, of any object. It repeats with each retry.
     fn count_fault(&self, Cause { controller, digest, .. }: &Cause, fault: &GuestFault) -> Option<Occurrence> {
-        self.throttle.count(Instant::now(), (controller, digest), (fault.reason(), fault.message()))
+        let message = (fault.reason(), fault.message());
+        self.throttle.count(Instant::now(), Some(controller), (controller, digest), message)
     }
 }
 
@@ -348,7 +362,8 @@ pub(crate) fn conversion_fault(
     object: &ObjectRef,
     fault: &GuestFault,
 ) {
-    let occurrence = throttle.count(Instant::now(), ("conversion", plugin, digest), (fault.reason(), fault.message()));
+    let message = (fault.reason(), fault.message());
+    let occurrence = throttle.count(Instant::now(), Some(plugin), ("conversion", plugin, digest), message);
     // Any client may name the object.
     let object = DENIAL.own(object.to_string());
     let span = tracing::info_span!("conversion", plugin, object);
@@ -356,8 +371,8 @@ pub(crate) fn conversion_fault(
 }
 
 pub(crate) fn admission_fault(throttle: &Throttle, controller: &str, digest: &Digest, name: &str, fault: &GuestFault) {
-    let occurrence =
-        throttle.count(Instant::now(), ("admission", controller, digest), (fault.reason(), fault.message()));
+    let message = (fault.reason(), fault.message());
+    let occurrence = throttle.count(Instant::now(), Some(controller), ("admission", controller, digest), message);
     let span = tracing::info_span!("admission", controller, name);
     span.in_scope(|| about(&controller.into(), || fault_line(fault, occurrence)));
 }
@@ -443,11 +458,24 @@ fn line(observation: &Observation) {
 mod tests {
     use mortise_core::contract::GuestFault;
     use mortise_core::object::Name;
+    use mortise_core::tenant::share_name;
 
     use super::*;
 
     fn object(name: &str) -> ObjectRef {
         ObjectRef { kind: Kind::new("app.example.com/v1alpha1", "PodSet"), name: Name::new("default", name) }
+    }
+
+    #[test]
+    fn q4_the_line_of_a_plugin_over_its_budget_of_the_log_says_whose_lines_were_dropped() {
+        for (share, whose) in [
+            (&*share_name("podset"), "plugin podset"),
+            (&*share_name("team-a.podset"), "the plugins of the tenant team-a"),
+            (HOST, "mortise itself"),
+        ] {
+            let line = format!("log budget exceeded: dropped 44 lines of {whose} in the last minute");
+            assert_eq!(over_budget(share, 44), line);
+        }
     }
 
     #[test]
@@ -457,7 +485,7 @@ mod tests {
             let error = WriteError { class: WriteErrorClass::Denied, message: message.to_owned() };
             let failed = Observation::WriteFailed { cause: None, target: object(name), error };
             let (what, subject, message) = repeating(&failed).unwrap();
-            throttle.count(Instant::now(), (what, subject), message).is_some()
+            throttle.count(Instant::now(), None, (what, subject), message).is_some()
         };
         assert!(is_new("a", "forbidden") && is_new("b", "forbidden"));
         assert!(!is_new("a", "forbidden"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mortise_core::event::Event;
 use mortise_core::memory::{Gauge, Level, Pressure};
-use mortise_wasm::compile::{Usage, usage};
+use mortise_wasm::container::{Usage, usage};
 use tokio::time::sleep;
 
 use crate::input::Input;

@@ -8,7 +8,7 @@
 //! machine (no process, disk space or processor time) is not.
 //!
 //! The kernel kills a container that runs out of memory as a whole, the host with its child. So a child gets no more
-//! than the container leaves (`memory.rs`, `slots.rs`), and the cache records that one has much memory, so that a
+//! than the container leaves (`slots.rs`), and the cache records that one has much memory, so that a
 //! component that kills the host is not compiled at every restart (`attempts.rs`). Hosts that share a cache compile a
 //! component once (`locks.rs`).
 //!
@@ -25,7 +25,6 @@ mod eviction;
 mod folder;
 mod locks;
 mod mac;
-mod memory;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -53,15 +52,14 @@ use self::attempts::Attempts;
 use self::cache::{Cache, Entry};
 pub use self::child::child_main;
 use self::child::{Order, REQUEST_VARIABLE};
-use self::children::Children;
+use self::children::{Children, Stopped};
 pub use self::error::CompileError;
 use self::error::host_error;
 use self::folder::Draft;
 use self::locks::Lock;
-use self::memory::{Cgroup, resident_bytes};
-pub use self::memory::{Usage, free_bytes, usage};
 pub use self::slots::COMPILERS;
 use self::slots::Slots;
+use crate::container::{Cgroup, resident_bytes};
 use crate::engine::{Engine, Profile};
 
 /// Largest artifact: native code is two to four times the size of its component.
@@ -227,17 +225,12 @@ impl Compiler {
             }
         };
         let result = self.run_compiler(wasm, &digest, &limits, wanted.memory_bytes, &note);
-        match &result {
-            Ok(_) => {}
-            Err(CompileError::Refused(refusal)) => {
-                if let Err(error) = self.cache.store_refusal(&digest, refusal) {
-                    warn!(%digest, %error, "cannot record a refusal; the next start compiles the component again");
-                }
-            }
-            // The host survived, and the component is not at fault.
-            Err(CompileError::Host { .. }) => self.cache.forget(&digest),
+        if let Err(CompileError::Refused(refusal)) = &result
+            && let Err(error) = self.cache.store_refusal(&digest, refusal)
+        {
+            warn!(%digest, %error, "cannot record a refusal; the next start compiles the component again");
         }
-        self.attempts.ended(&digest);
+        self.attempts.ended(&self.cache, &digest);
         result.map(|file| Artifact { digest, file, cached: false, elapsed: begin.elapsed() })
     }
 
@@ -358,17 +351,18 @@ impl Compiler {
         let stderr = String::from_utf8_lossy(&stderr);
         self.note_missing(&stderr);
         let status = child.wait().map_err(|source| host_error("wait for the compiler process".to_owned(), source))?;
-        if output.is_err() && self.children.are_halted() {
-            return Err(no_memory(limits));
-        }
-        let Ok(code) = output else {
-            return Err(host_error(
-                format!("compile a component: the compiler process did not end within {:?}", limits.wall),
-                io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "the machine gave it too little processor time; raise the host's CPU request or limit",
-                ),
-            ));
+        let code = match output {
+            Ok(code) => code,
+            Err(Stopped::Halted) => return Err(no_memory(limits)),
+            Err(Stopped::TooLong) => {
+                return Err(host_error(
+                    format!("compile a component: the compiler process did not end within {:?}", limits.wall),
+                    io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "the machine gave it too little processor time; raise the host's CPU request or limit",
+                    ),
+                ));
+            }
         };
         let code = code.map_err(|source| host_error("write native code into the compile cache".to_owned(), source))?;
         if code.bytes >= MAX_ARTIFACT_BYTES {

@@ -8,6 +8,7 @@
 mod admission;
 mod bindings;
 pub mod compile;
+pub mod container;
 mod conversion;
 pub mod engine;
 mod exports;

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -24,7 +25,7 @@ use crate::plugin::request::WebhookRequest;
 use crate::plugin::{CallStats, Completion, Plugin};
 
 pub use self::schedule::MIN_WORKERS;
-use self::schedule::{Pace, QUEUE_LENGTH, Schedule};
+use self::schedule::{Pace, QUEUE_LENGTH, Schedule, Sender};
 
 mod schedule;
 #[cfg(test)]
@@ -54,8 +55,11 @@ pub enum Work {
 pub struct WebhookCall<Q, R> {
     /// Whose share of the workers it takes: a plugin's, with another one for its conversions.
     pub plugin: Arc<str>,
-    /// What the guest is called with.
-    pub request: Q,
+    /// Who sent it: those that do take turns within the plugin's share.
+    pub from: IpAddr,
+    /// What the guest is called with, when its call begins, and again when it begins anew. None when nobody waits for
+    /// the result any more. So a call that is queued keeps no object.
+    pub begin: Box<dyn Fn() -> Option<Begun<Q>> + Send>,
     /// Bounds of the call.
     pub limits: CallLimits,
     /// The webhook server's deadline: a call that would begin later is dropped.
@@ -64,12 +68,23 @@ pub struct WebhookCall<Q, R> {
     pub respond: Box<dyn FnOnce(Completion<R>) + Send>,
 }
 
-impl<Q: fmt::Debug, R> fmt::Debug for WebhookCall<Q, R> {
+/// A request whose call begins.
+pub struct Begun<Q> {
+    /// What the guest is called with.
+    pub request: Q,
+    /// Dropped when the call has ended.
+    pub held: Box<dyn Send>,
+}
+
+impl<Q, R> fmt::Debug for WebhookCall<Q, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebhookCall")
-            .field("plugin", &self.plugin)
-            .field("request", &self.request)
-            .finish_non_exhaustive()
+        f.debug_struct("WebhookCall").field("plugin", &self.plugin).finish_non_exhaustive()
+    }
+}
+
+impl<Q: fmt::Debug> fmt::Debug for Begun<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Begun").field("request", &self.request).finish_non_exhaustive()
     }
 }
 
@@ -80,6 +95,14 @@ impl Work {
             Self::Reconcile(call) => &call.share,
             Self::Admit(admit) => &admit.plugin,
             Self::Convert(convert) => &convert.plugin,
+        }
+    }
+
+    fn sender(&self) -> Sender {
+        match self {
+            Self::Reconcile(_) => None,
+            Self::Admit(admit) => Some(admit.from),
+            Self::Convert(convert) => Some(convert.from),
         }
     }
 }
@@ -204,7 +227,7 @@ enum Ended {
     Took(Duration),
     /// The call took longer than its pace allows and is queued again.
     GaveUp(Waiting),
-    /// There was no call: its deadline had passed.
+    /// There was no call: its deadline had passed, or nobody waited for it.
     NotCalled,
 }
 
@@ -239,9 +262,10 @@ impl Queue {
         let mut state = self.lock();
         let mut refused = Vec::new();
         for job in jobs {
-            let plugin = Arc::clone(job.work.share());
+            let (plugin, sender) = (Arc::clone(job.work.share()), job.work.sender());
             let waiting = Waiting { job, spent: Duration::ZERO };
-            refused.extend(state.schedule.push(&plugin, waiting).map_err(|waiting| QueueFull(waiting.job)).err());
+            refused
+                .extend(state.schedule.push(&plugin, sender, waiting).map_err(|waiting| QueueFull(waiting.job)).err());
         }
         self.wake(&mut state);
         refused
@@ -328,11 +352,15 @@ fn respond<Q: WebhookRequest>(
     if begin >= call.until {
         return Ended::NotCalled;
     }
-    let hurried = hurried(&call.limits, pace);
-    let Completion { result, reads, logs, dropped_logs, stats } = guarded(
-        || plugin.review(&call.request, &hurried.unwrap_or(call.limits)),
-        |message| Completion::without_call(Ok(Q::host_fault(message))),
+    let (hurried, mut begun) = (hurried(&call.limits, pace), None);
+    let called = guarded(
+        || {
+            let Begun { request, .. } = begun.insert((call.begin)()?);
+            Some(plugin.review(request, &hurried.unwrap_or(call.limits)))
+        },
+        |message| Some(Completion::without_call(Ok(Q::host_fault(message)))),
     );
+    let Some(Completion { result, reads, logs, dropped_logs, stats }) = called else { return Ended::NotCalled };
     if hurried.is_some() && matches!(result, Err(GuestFault::Deadline { .. })) {
         return Ended::GaveUp(Waiting { job: Job { plugin, work: again(call) }, spent: Duration::ZERO });
     }

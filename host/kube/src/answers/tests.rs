@@ -76,6 +76,40 @@ async fn a_page_keeps_its_place_until_its_objects_are_taken_over() {
     timeout(DEADLINE, next).await.unwrap().unwrap().unwrap();
 }
 
+/// Each group had a page of 16 MiB and an object of 8 MiB of its own: sixty-four groups, a GiB at a start.
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_groups_send_without_an_end_their_largest_responses_have_room_together_and_each_group_has_a_mib() {
+    let api = sized().await;
+    for (size, places) in [(Size::Object, &api.answers().largest_objects), (Size::List, &api.answers().largest_lists)] {
+        let hostile: Vec<_> = (0..LARGEST_AT_ONCE)
+            .map(|group| {
+                let (api, path) = (api.clone(), format!("/apis/hostile-{group}.example.com/v1/{}", OWN_BYTES + 1));
+                tokio::spawn(async move { api.get(&path, DEADLINE * 2, size).await.map(|_| ()) })
+            })
+            .collect();
+        let all_taken = async {
+            while places.available_permits() > 0 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(DEADLINE, all_taken).await.expect("four of them have all room");
+        let fits = timeout(DEADLINE, api.get(&format!("/apis/apps/v1/{OWN_BYTES}"), DEADLINE, size)).await;
+        assert_eq!(fits.unwrap().unwrap().body.len(), OWN_BYTES);
+        let beyond = api.get(&format!("/apis/apps/v1/{}", OWN_BYTES + 1), Duration::from_millis(200), size).await;
+        match size {
+            Size::List => assert!(matches!(beyond, Err(Failure::TooLarge)), "it is asked for with fewer objects"),
+            _ => assert!(matches!(beyond, Err(Failure::Lost(_))), "it is tried again"),
+        }
+        // None keeps its room for longer than it may, though its own deadline is a minute.
+        let path = format!("/apis/apps/v1/{}", OWN_BYTES + 1);
+        let largest = timeout(DEADLINE, api.get(&path, DEADLINE, size)).await;
+        assert_eq!(largest.unwrap().unwrap().body.len(), OWN_BYTES + 1);
+        for hostile in hostile {
+            assert!(timeout(DEADLINE, hostile).await.unwrap().unwrap().is_err());
+        }
+    }
+}
+
 #[test]
 fn the_group_of_a_path_has_its_version() {
     for (path, expected) in [

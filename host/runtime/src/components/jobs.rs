@@ -75,9 +75,7 @@ impl Queue {
         }
         Some(job)
     }
-}
 
-impl Queue {
     fn withdraw(&mut self, digest: &Digest) {
         self.waiting.retain(|waiting| waiting.digest != *digest);
         self.later.retain(|(_, waiting)| waiting.digest != *digest);

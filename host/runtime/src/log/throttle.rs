@@ -1,22 +1,62 @@
-//! Which occurrences of an error that repeats are logged: the first, the tenth, the hundredth and so on, and the next one
-//! after ten minutes. A subject and a message come in; how often it occurred comes out. It keeps no text.
+//! Which occurrences of an error that repeats are logged: the first, the tenth, the hundredth and so on, and the next
+//! one after ten minutes. Whom it is about, a subject and a message come in; how often it occurred comes out. It keeps
+//! no text.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use mortise_core::tenant::share_name;
+
+use super::budget::HOST;
+
 /// An error that still repeats after this time is logged again: the first line may have been rotated away.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
+/// How often those that are not recent are looked for, where there is no room.
+const SWEEP: Duration = Duration::from_secs(1);
 /// Different messages of one subject in that time. Guests choose theirs, of up to a KiB each.
 const MAX_MESSAGES: usize = 8;
 /// Subjects that are remembered, some 200 bytes each. While there are as many recent ones, further ones are not logged.
 const MAX_SUBJECTS: usize = 1_024;
+/// Those of one share. An object whose writes fail is a subject, and some plugins have thousands.
+const OF_SHARE: usize = 256;
+/// What a share has also when the others have all: the first lines of what goes wrong first.
+const OWN: usize = 16;
 
 /// Decides which errors to log. Clones share its state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Throttle {
-    subjects: Arc<Mutex<HashMap<u64, Subject>>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the hashes of share and subject.
+    subjects: HashMap<(u64, u64), Subject>,
+    by_share: BTreeMap<u64, usize>,
+    /// When those that are not recent were last forgotten.
+    swept: Option<Instant>,
+}
+
+impl State {
+    fn has_room(&self, share: u64) -> bool {
+        let of_share = self.by_share.get(&share).copied().unwrap_or_default();
+        of_share < OWN || (of_share < OF_SHARE && self.subjects.len() < MAX_SUBJECTS)
+    }
+
+    /// Looks at all of them once a second at most, since a plugin may come here with every write.
+    fn sweep(&mut self, now: Instant) {
+        if self.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP) {
+            return;
+        }
+        self.swept = Some(now);
+        self.subjects.retain(|_, subject| subject.is_recent(now));
+        self.by_share.clear();
+        for (share, _) in self.subjects.keys() {
+            *self.by_share.entry(*share).or_default() += 1;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -49,29 +89,45 @@ pub(crate) enum Occurrence {
 }
 
 impl Throttle {
-    /// Counts a message about a subject. None when it is not logged.
-    pub(crate) fn count(&self, now: Instant, subject: impl Hash, message: impl Hash) -> Option<Occurrence> {
-        let (subject, message) = (hash(subject), hash(message));
-        let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_recent = |subject: &Subject| now.saturating_duration_since(subject.since) < REPEAT_AFTER;
-        if let Some(known) = subjects.get_mut(&subject).filter(|known| is_recent(known)) {
+    /// Counts a message about a subject, which is a plugin's or one of its controllers', or of the host. None when it
+    /// is not logged.
+    pub(crate) fn count(
+        &self,
+        now: Instant,
+        about: Option<&str>,
+        subject: impl Hash,
+        message: impl Hash,
+    ) -> Option<Occurrence> {
+        let plugin = about.map(|about| about.split_once('/').map_or(about, |(plugin, _)| plugin));
+        let share = plugin.map_or_else(|| hash(HOST), |plugin| hash(&*share_name(plugin)));
+        let (subject, message) = ((share, hash(subject)), hash(message));
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = state.subjects.get_mut(&subject).filter(|known| known.is_recent(now)) {
             return known.count(message);
         }
-        let before = subjects.get(&subject).and_then(|known| known.messages.iter().find(|it| it.message == message));
-        let repeated = before.map(|before| before.times);
-        if before.is_none() && subjects.len() >= MAX_SUBJECTS {
-            subjects.retain(|_, subject| is_recent(subject));
-            if subjects.len() >= MAX_SUBJECTS {
-                return None;
+        let before = state.subjects.get(&subject);
+        let same = before.and_then(|known| known.messages.iter().find(|it| it.message == message));
+        let repeated = same.map(|same| same.times);
+        if before.is_none() {
+            if !state.has_room(share) {
+                state.sweep(now);
+                if !state.has_room(share) {
+                    return None;
+                }
             }
+            *state.by_share.entry(share).or_default() += 1;
         }
         let messages = vec![Counted { message, times: repeated.unwrap_or_default() + 1 }];
-        subjects.insert(subject, Subject { since: now, messages, others: 0 });
+        state.subjects.insert(subject, Subject { since: now, messages, others: 0 });
         Some(Occurrence::New { repeated })
     }
 }
 
 impl Subject {
+    fn is_recent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) < REPEAT_AFTER
+    }
+
     fn count(&mut self, message: u64) -> Option<Occurrence> {
         if let Some(known) = self.messages.iter_mut().find(|known| known.message == message) {
             known.times += 1;
@@ -106,7 +162,7 @@ mod tests {
     fn a_repeated_error_is_logged_when_it_changes_and_after_ten_minutes_with_how_often_it_was_there() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         let count = |seconds, subject: &str, message: &str| {
-            throttle.count(now + Duration::from_secs(seconds), subject, message)
+            throttle.count(now + Duration::from_secs(seconds), None, subject, message)
         };
         assert_eq!((count(0, "a", "forbidden"), count(0, "b", "forbidden")), (NEW, NEW));
         assert_eq!((count(1, "a", "forbidden"), count(599, "a", "forbidden")), (None, None));
@@ -118,7 +174,7 @@ mod tests {
     #[test]
     fn an_error_that_occurs_a_thousand_times_has_four_lines_which_count_it() {
         let (throttle, now) = (Throttle::default(), Instant::now());
-        let logged: Vec<Occurrence> = (0..1_000).filter_map(|_| throttle.count(now, "guest", "trap")).collect();
+        let logged: Vec<Occurrence> = (0..1_000).filter_map(|_| throttle.count(now, None, "guest", "trap")).collect();
         let [ten, hundred, thousand] = [10, 100, 1_000].map(Occurrence::Repeated);
         assert_eq!(logged, [Occurrence::New { repeated: None }, ten, hundred, thousand]);
     }
@@ -126,12 +182,30 @@ mod tests {
     #[test]
     fn memory_and_log_are_bounded_for_any_number_of_messages_and_subjects() {
         let (throttle, now) = (Throttle::default(), Instant::now());
-        let logged: Vec<Occurrence> = (0..1_008).filter_map(|message| throttle.count(now, "guest", message)).collect();
+        let count = |about, subject: usize, message: usize| throttle.count(now, about, subject, message);
+        let logged: Vec<Occurrence> = (0..1_008).filter_map(|message| count(None, 0, message)).collect();
         assert_eq!(logged[..MAX_MESSAGES], [Occurrence::New { repeated: None }; MAX_MESSAGES]);
         assert_eq!(logged[MAX_MESSAGES..], [1, 10, 100, 1_000].map(Occurrence::Others));
-        let logged = (0..10_000).filter(|subject| throttle.count(now, subject, "").is_some()).count();
-        assert_eq!(logged, MAX_SUBJECTS - 1);
-        assert_eq!(throttle.subjects.lock().unwrap().len(), MAX_SUBJECTS);
-        assert_eq!(throttle.count(now + REPEAT_AFTER, "another", ""), NEW);
+        let logged = (0..10_000).filter(|subject| count(None, *subject, 0).is_some()).count();
+        assert_eq!(logged, OF_SHARE - 1);
+        assert_eq!(throttle.state.lock().unwrap().subjects.len(), OF_SHARE);
+        assert_eq!(throttle.count(now + REPEAT_AFTER, None, "another", ""), NEW);
+    }
+
+    /// Its thousand failing writes were all that could be remembered for ten minutes.
+    #[test]
+    fn q4_a_plugin_whose_errors_have_ever_new_subjects_silences_no_first_error_of_another() {
+        let (throttle, now) = (Throttle::default(), Instant::now());
+        let new = |about: Option<&str>, subjects: usize| {
+            (0..subjects).filter(|subject| throttle.count(now, about, subject, "forbidden") == NEW).count()
+        };
+        assert_eq!(new(Some("loud/PodSet"), 10_000), OF_SHARE);
+        assert_eq!(new(Some("loud/CronTab"), 10), 0, "its controllers are one");
+        assert_eq!((new(Some("quiet"), 100), new(None, 100)), (100, 100));
+        let others: Vec<usize> = (0..100).map(|number| new(Some(&format!("loud-{number}")), 1_000)).collect();
+        assert!(others[..2] == [OF_SHARE; 2] && others[10..].iter().all(|logged| *logged == OWN), "{others:?}");
+        assert_eq!((new(Some("team.one"), OWN), new(Some("team.two/Foo"), 100)), (OWN, 0), "a tenant is one");
+        let state = throttle.state.lock().unwrap();
+        assert!(state.subjects.len() <= MAX_SUBJECTS + OWN * state.by_share.len());
     }
 }

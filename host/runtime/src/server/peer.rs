@@ -10,6 +10,12 @@ pub(crate) struct Peer(IpAddr);
 /// The part of an IPv6 address that a machine chooses.
 const CHOSEN_BITS: u32 = 64;
 
+impl Peer {
+    pub(crate) fn address(self) -> IpAddr {
+        self.0
+    }
+}
+
 impl From<IpAddr> for Peer {
     /// An IPv4 client of a listener for both is the same peer as one of a listener for IPv4.
     fn from(address: IpAddr) -> Self {

@@ -5,9 +5,9 @@
 //! Requests of clients with a certificate, of those without and conversions, for which API servers show none, each have
 //! a part of their own, so that nobody takes that of the API server's reviews who cannot show its certificate.
 //!
-//! Anybody who reaches the port can send the others, so what one peer sends for a plugin is a flow, and each flow has a part
-//! of its own: the API server's reviews have theirs however many another peer sends for the same plugin. Peers that one
-//! NAT hides are one, and share its flows.
+//! Anybody who reaches the port can send the others, so what one peer sends for a plugin is a flow, and each flow has a
+//! part of its own: the API server's reviews have theirs however many another peer sends for the same plugin. So has
+//! each peer, and the more peers, the less. Peers that one NAT hides are one, and share its flows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,8 @@ mod tests;
 
 /// The requests in flight of a class.
 ///
-/// A plugin alone has up to 32, which is several for each worker. However many spin, up to 48 of them, every other
-/// plugin has its first one.
+/// A plugin alone has up to 32, which is several for each worker. Beside those of two API servers that spin, each of
+/// thirty others has its first one.
 const REQUESTS: Limit = Limit { all: 112, shared: 64, of_peer: 84 };
 /// What the requests of a class take. The largest take 8 MiB, a conversion of as much up to four times that with its
 /// response, and typical ones some 10 KiB. Two classes are in use at a time: reviews with a certificate or without, and conversions.
@@ -43,14 +43,19 @@ struct Limit {
     /// A flow that uses some gets more while it uses no more than is left of this. So one flow has half of it, two have a
     /// third each, and one that took its part earlier gives way as its requests end.
     shared: usize,
-    /// For one peer, whatever plugins it names: three quarters, so that no peer has what another one needs to begin.
+    /// For one peer alone, whatever plugins it names: three quarters. Beside others it has three times what is left of
+    /// all: two have three sevenths each, three three tenths. So the first request of a peer has a place beside any 36
+    /// that have as many as they may.
     of_peer: usize,
 }
 
 impl Limit {
+    /// Whether there is one more for a flow that has so many, and its peer, and all.
     fn allows(&self, own: usize, of_peer: usize, total: usize) -> bool {
         let limit = if own == 0 { self.all } else { self.shared };
-        own < limit.saturating_sub(total) && of_peer < self.of_peer
+        let left = self.all.saturating_sub(total + 1);
+        let has_peers_part = (of_peer + 1) * (self.all - self.of_peer) <= left * self.of_peer;
+        own < limit.saturating_sub(total) && (of_peer == 0 || has_peers_part)
     }
 }
 
@@ -166,11 +171,12 @@ impl Charge {
     /// to others, or its flow has its part of the requests, or its peer, or all have.
     pub(super) fn whole(self, plugin: &str) -> Option<(Vec<u8>, Arc<Permit>)> {
         let flow = Flow { peer: self.peer, plugin: plugin.into() };
+        let given_way = Arc::new(Notify::new());
         let mut part = self.capacity.lock(self.class);
-        let body = part.room.whole(self.id)?;
+        let body = part.room.whole(self.id, Arc::clone(&given_way))?;
         let is_allowed = part.requests.enter(&flow);
         drop(part);
-        is_allowed.then(|| (body, Arc::new(Permit { flow, charge: Arc::new(self) })))
+        is_allowed.then(|| (body, Arc::new(Permit { flow, given_way, charge: Arc::new(self) })))
     }
 }
 
@@ -184,12 +190,39 @@ impl Drop for Charge {
 #[derive(Debug)]
 pub(super) struct Permit {
     flow: Flow,
+    given_way: Arc<Notify>,
     charge: Arc<Charge>,
+}
+
+/// Work on a request, which does not give way until this is dropped.
+#[derive(Debug)]
+pub(super) struct Working(Arc<Permit>);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let charge = &self.0.charge;
+        charge.capacity.lock(charge.class).room.end_work(charge.id);
+    }
 }
 
 impl Permit {
     pub(super) fn class(&self) -> Class {
         self.charge.class
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        self.charge.peer
+    }
+
+    /// Returns once the request has given way to others: then its memory is theirs.
+    pub(super) async fn given_way(&self) {
+        self.given_way.notified().await;
+    }
+
+    /// Begins to work on it. None when it has given way.
+    pub(super) fn work(self: &Arc<Self>) -> Option<Working> {
+        let charge = &self.charge;
+        charge.capacity.lock(charge.class).room.begin_work(charge.id).then(|| Working(Arc::clone(self)))
     }
 
     /// Counts more memory. False when there is no room for it.

@@ -14,7 +14,7 @@ use mortise_wasm::workers::Work;
 
 use super::Route;
 use super::capacity::{Class, Permit, refusal};
-use super::review::{NO_ROOM, Pending, Reviewer, completion, send};
+use super::review::{NO_ROOM, Pending, Reviewer, completion, send, unless_it_gives_way};
 use crate::clock::now;
 use crate::log;
 use crate::server::{Request, Response, text};
@@ -50,20 +50,24 @@ impl Reviewer {
         };
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(path);
-        let bytes = body.len();
-        // The review has copies of what it keeps.
-        let response = match self.parsing.run(bytes, &permit, move || Review::parse(&body)).await {
-            Ok(review) if !permit.set(review.bytes()) => refusal(name),
-            Ok(review) => {
-                let (review, until) = (Arc::new(review), begin + TIMEOUT);
-                // Their own share of the workers: API servers show no certificate for them, so anybody may send them.
-                let share = format!("{name} (conversion)");
-                let text =
-                    self.reviewed(Converting { name, share, route, review, bytes, until, permit: &permit }).await;
-                send(name, text, &permit, connection)
+        let response = async {
+            let bytes = body.len();
+            // The review has copies of what it keeps.
+            match self.parsing.run(bytes, &permit, move || Review::parse(&body)).await {
+                Ok(review) if !permit.set(review.bytes()) => refusal(name),
+                Ok(review) => {
+                    let (review, until) = (Arc::new(review), begin + TIMEOUT);
+                    // Their own share of the workers: API servers show no certificate for them, so anybody may send
+                    // them.
+                    let share = format!("{name} (conversion)");
+                    let text =
+                        self.reviewed(Converting { name, share, route, review, bytes, until, permit: &permit }).await;
+                    send(name, text, &permit, connection)
+                }
+                Err(why) => text(StatusCode::BAD_REQUEST, why),
             }
-            Err(why) => text(StatusCode::BAD_REQUEST, why),
         };
+        let response = unless_it_gives_way(name, &permit, response).await;
         counted.ends(response.status().as_u16(), begin.elapsed());
         response
     }
@@ -92,7 +96,11 @@ impl Reviewer {
     /// Converts every object in order, until one fails: the API server takes all or none.
     async fn all(&self, converting: &Converting<'_>) -> Result<String, Box<Failure>> {
         let Converting { share, route: Route { plugin, backend }, review, until, permit, .. } = converting;
-        let submit = |request| self.submit((share, plugin), request, backend.limits, *until, Work::Convert, permit);
+        let submit = |request: &Arc<ConversionRequest>| {
+            let weak = Arc::downgrade(request);
+            let request = move || Some(ConversionRequest::clone(&*weak.upgrade()?));
+            self.submit((share, plugin), request, backend.limits, *until, Work::Convert, permit)
+        };
         let mut success = review.success();
         for begin in (0..review.objects().len()).step_by(AT_ONCE) {
             let some = begin..(begin + AT_ONCE).min(review.objects().len());
@@ -101,7 +109,7 @@ impl Reviewer {
                 return Err(failed(&review.objects()[begin], NO_ROOM.to_owned()));
             }
             let requests = self.requests(converting, some.clone()).await;
-            let pending: Vec<_> = requests.into_iter().map(|request| request.map(submit)).collect();
+            let pending: Vec<_> = requests.iter().map(|request| request.as_ref().map(submit)).collect();
             for (index, pending) in some.zip(pending) {
                 success = self.next(converting, index, pending, success).await?;
             }
@@ -134,12 +142,12 @@ impl Reviewer {
     }
 
     /// The guest's requests for some objects; None for an object of the wanted version.
-    async fn requests(&self, converting: &Converting<'_>, some: Range<usize>) -> Vec<Option<ConversionRequest>> {
+    async fn requests(&self, converting: &Converting<'_>, some: Range<usize>) -> Vec<Option<Arc<ConversionRequest>>> {
         let (review, backend) = (Arc::clone(&converting.review), Arc::clone(&converting.route.backend));
         let now_ms = now().unix_ms;
         let work = move || {
             let objects = review.objects()[some].iter();
-            objects.map(|object| review.request(object, &backend, now_ms)).collect()
+            objects.map(|object| review.request(object, &backend, now_ms).map(Arc::new)).collect()
         };
         self.parsing.run(converting.bytes, converting.permit, work).await
     }

@@ -37,8 +37,9 @@ impl Default for Parsing {
 }
 
 impl Parsing {
-    /// The result of work on a text of so many bytes. The request's permit is held until the work ends, also when its
-    /// client has gone away.
+    /// The result of work on a text of so many bytes: of the longest that it reads or writes. The request's permit is
+    /// held until the work ends, also when its client has gone away. While it waits for its turn, the request may give
+    /// way; then there is no result.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -50,9 +51,9 @@ impl Parsing {
         }
         let turns = if permit.class() == Class::Conversion { &self.conversions } else { &self.turns };
         let turn = Arc::clone(turns).acquire_owned().await.expect("nobody closes it");
-        let permit = Arc::clone(permit);
+        let Some(working) = permit.work() else { return pending().await };
         let done = spawn_blocking(move || {
-            let _held = (turn, permit);
+            let _held = (turn, working);
             work()
         });
         match done.await.map_err(|error| error.try_into_panic()) {

@@ -2,6 +2,7 @@
 //! as long as the API server does. AdmissionReviews come in and go out; `convert.rs` has the ConversionReviews. The
 //! body is read only for a path that is served, and of a client that may send it.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,13 +14,14 @@ use mortise_core::conversion::Conversion;
 use mortise_core::limits::CallLimits;
 use mortise_core::webhook::{Purpose, Subject, at_path};
 use mortise_wasm::plugin::{Completion, Plugin};
-use mortise_wasm::workers::{Job, QueueFull, Submitter, WebhookCall, Work};
+use mortise_wasm::workers::{Begun, Job, QueueFull, Submitter, WebhookCall, Work};
 use serde_json::json as object;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout_at;
 
 use super::capacity::{Capacity, Charge, Class, Permit, refusal};
 use super::parsing::Parsing;
+use super::room::SMALL_BYTES;
 use super::{Route, Webhooks};
 use crate::clock::now;
 use crate::log;
@@ -42,9 +44,6 @@ pub(crate) struct Reviewer {
     /// Admission reviews need a client certificate. The API server shows none where it wants a conversion.
     pub(crate) only_verified: bool,
 }
-
-/// Bytes of a body that is taken while memory is scarce: most objects are smaller.
-const MAX_WHILE_SCARCE: usize = 64 << 10;
 
 /// A call that was submitted.
 pub(super) type Pending<R> = Result<oneshot::Receiver<Completion<R>>, Box<QueueFull>>;
@@ -88,25 +87,31 @@ impl Reviewer {
         let mut bytes = 0;
         let take = |piece: &[u8]| {
             bytes += piece.len();
-            let is_refused = bytes > MAX_WHILE_SCARCE && self.metrics.memory.is_scarce();
+            // Most objects are smaller.
+            let is_refused = bytes > SMALL_BYTES && self.metrics.memory.is_scarce();
             (!is_refused && charge.arrived(piece)).then_some(()).ok_or_else(refuse)
         };
         request.read(take).await?;
         charge.whole(name).ok_or_else(refuse)
     }
 
-    /// The permit is held until the call ends, also when its client has gone away.
-    pub(super) fn submit<Q, R: Counted>(
+    /// Queues a call. Its permit is held until it ends, also when its client has gone away; its request is made when it
+    /// begins, so that what is queued keeps nothing that the review does not.
+    pub(super) fn submit<Q: Send + 'static, R: Counted>(
         &self,
         (share, plugin): (&str, &Arc<Plugin>),
-        request: Q,
+        request: impl Fn() -> Option<Q> + Send + 'static,
         limits: CallLimits,
         until: Instant,
         work: fn(Box<WebhookCall<Q, R>>) -> Work,
         permit: &Arc<Permit>,
     ) -> Pending<R> {
         let (sender, pending) = oneshot::channel();
-        let permit = Arc::clone(permit);
+        let (from, permit, begins) = (permit.peer().address(), Arc::clone(permit), Arc::clone(permit));
+        let begin = Box::new(move || {
+            let working = begins.work()?;
+            Some(Begun { request: request()?, held: Box::new(working) })
+        });
         let respond = Box::new(move |mut completion: Completion<R>| {
             if !permit.grow(completion.result.bytes()) {
                 completion.result = R::without_room();
@@ -115,7 +120,7 @@ impl Reviewer {
             // The request may have ended: its client has gone away, or another object has failed.
             let _ = sender.send(completion);
         });
-        let call = WebhookCall { plugin: share.into(), request, limits, until, respond };
+        let call = WebhookCall { plugin: share.into(), from, begin, limits, until, respond };
         self.workers.submit(Job { plugin: Arc::clone(plugin), work: work(Box::new(call)) })?;
         Ok(pending)
     }
@@ -135,32 +140,38 @@ impl Reviewer {
         };
         let begin = Instant::now();
         let counted = self.metrics.webhook_begins(path);
+        let response = self.admitted(purpose, name, &route, body, &permit, connection);
+        let response = unless_it_gives_way(name, &permit, response).await;
+        counted.ends(response.status().as_u16(), begin.elapsed());
+        response
+    }
+
+    async fn admitted(
+        &self,
+        purpose: Purpose,
+        name: &str,
+        route: &Route<AdmissionBackend>,
+        body: Vec<u8>,
+        permit: &Arc<Permit>,
+        connection: Arc<Notify>,
+    ) -> Response {
         let (bytes, backend) = (body.len(), Arc::clone(&route.backend));
         // The review has copies of what it keeps.
-        let review = self.parsing.run(bytes, &permit, move || Review::parse(&body, &backend)).await;
-        let review = match review {
+        let review = match self.parsing.run(bytes, permit, move || Review::parse(&body, &backend)).await {
             Ok(review) if permit.set(review.bytes()) => Arc::new(review),
-            Ok(_) => {
-                counted.ends(StatusCode::TOO_MANY_REQUESTS.as_u16(), begin.elapsed());
-                return refusal(name);
-            }
-            Err(why) => {
-                counted.ends(StatusCode::BAD_REQUEST.as_u16(), begin.elapsed());
-                return text(StatusCode::BAD_REQUEST, why);
-            }
+            Ok(_) => return refusal(name),
+            Err(why) => return text(StatusCode::BAD_REQUEST, why),
         };
-        let reviewed = self.review(purpose, name, &route, &review, bytes, &permit).await;
-        counted.ends(StatusCode::OK.as_u16(), begin.elapsed());
-        let Some(response) = reviewed else {
+        let Some(response) = self.review(purpose, name, route, &review, bytes, permit).await else {
             // Not counted: a client could invent any number of kinds.
-            return send(name, review.admitted().text, &permit, connection);
+            return send(name, review.admitted().text, permit, connection);
         };
         let controller: Arc<str> = format!("{name}/{}", review.kind().kind).into();
         self.metrics.reviewed(&controller, purpose, &response);
         if let Some(fault) = &response.fault {
             log::admission_fault(&self.faults, &controller, &route.backend.digest, review.name(), fault);
         }
-        send(name, response.text, &permit, connection)
+        send(name, response.text, permit, connection)
     }
 
     /// None when the plugin does not admit such objects: its version before did, and the webhook configuration has not
@@ -175,10 +186,13 @@ impl Reviewer {
         permit: &Arc<Permit>,
     ) -> Option<Answer> {
         let Route { plugin, backend } = route;
-        let Some(request) = review.request(purpose, now().unix_ms) else {
+        let now_ms = now().unix_ms;
+        if review.request(purpose, now_ms).is_none() {
             let why = format!("the webhooks of the plugin {name:?} are being changed for its new version; try again");
             return review.is_of_another_version().then(|| review.unavailable(503, &why));
-        };
+        }
+        let weak = Arc::downgrade(review);
+        let request = move || weak.upgrade()?.request(purpose, now_ms);
         let until = Instant::now() + backend.timeout();
         let pending = self.submit((name, plugin), request, backend.limits, until, Work::Admit, permit);
         let late = || {
@@ -190,11 +204,36 @@ impl Reviewer {
         Some(match completion(pending, until, late).await {
             Ok(completion) => {
                 log::admission(name, review.kind(), review.name(), &completion);
-                let (plugin, review) = (name.to_owned(), Arc::clone(review));
-                self.parsing.run(bytes, permit, move || review.answer(&plugin, completion.result)).await
+                answer(&self.parsing, name, review, completion.result, bytes, permit).await
             }
             Err((code, why)) => review.unavailable(code, &why),
         })
+    }
+}
+
+/// The response for a guest's result, which may be much longer than the object.
+async fn answer(
+    parsing: &Parsing,
+    plugin: &str,
+    review: &Arc<Review>,
+    verdict: Verdict,
+    bytes: usize,
+    permit: &Arc<Permit>,
+) -> Answer {
+    let (plugin, review, bytes) = (plugin.to_owned(), Arc::clone(review), bytes.max(verdict.bytes()));
+    parsing.run(bytes, permit, move || review.answer(&plugin, verdict)).await
+}
+
+/// The response to a request, or a refusal once its memory is another peer's.
+pub(super) async fn unless_it_gives_way(
+    plugin: &str,
+    permit: &Permit,
+    response: impl Future<Output = Response>,
+) -> Response {
+    tokio::select! {
+        biased;
+        () = permit.given_way() => refusal(plugin),
+        response = response => response,
     }
 }
 

@@ -2,9 +2,9 @@
 //! has not been read of responses. Peers, bytes and the time come in; what there is room for comes out. It must know no
 //! sockets, no clock and no JSON.
 //!
-//! Nothing is reserved for what a peer declares. What waits for a peer, an incomplete body or a response that is not read, gives
-//! way to others after a second; a body also before that if its peer has more than they. So no peer keeps another one's
-//! small review out, and a large one needs the room that there is.
+//! Nothing is reserved for what a peer declares. What waits for a peer, an incomplete body or a response that is not
+//! read, gives way to others after a second. A body gives way before that if its peer has more than they, also one that
+//! is whole while nothing works on it. So no peer keeps out another one that has less, but for the time of a call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ mod tests;
 /// After so long what waits for its peer gives way. API servers send and read within milliseconds.
 const GIVES_WAY: Duration = Duration::from_secs(1);
 /// A small request: six times a typical review.
-const SMALL_BYTES: usize = 64 << 10;
+pub(super) const SMALL_BYTES: usize = 64 << 10;
 /// What only small requests have: one for each place among the requests.
 const FOR_SMALL: usize = 8 << 20;
 /// The first piece of a body may be a byte.
@@ -31,7 +31,22 @@ const LEAST_CAPACITY: usize = 1 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) all: usize,
+    /// Of a peer alone. Beside others it has, for large requests, the same multiple of what is left for these: of four
+    /// fifths, four times that. So two peers have four ninths each, three four thirteenths, and one that took its part
+    /// earlier gets no more until the others have theirs.
     pub(super) of_peer: usize,
+}
+
+impl Limits {
+    /// Whether a request may take so much, with which its peer and all together have so much.
+    fn allow(self, request: usize, of_peer: usize, all: usize) -> bool {
+        if request <= SMALL_BYTES {
+            return all <= self.all && of_peer <= self.of_peer;
+        }
+        let large = self.all - FOR_SMALL;
+        let left = large.checked_sub(all);
+        left.is_some_and(|left| of_peer * (large - self.of_peer) <= left * self.of_peer)
+    }
 }
 
 /// A request in the room.
@@ -59,15 +74,26 @@ struct Held {
 #[derive(Debug)]
 enum Stage {
     Arriving(Vec<u8>),
-    /// Its body is whole; it is being answered.
-    Whole,
+    /// Its body is whole, and it is being answered. This says when it has given way.
+    Whole {
+        working: usize,
+        given_way: Arc<Notify>,
+    },
     /// Its response has not been read; the connection is closed by this.
     Unread(Arc<Notify>),
 }
 
 impl Held {
-    fn waits_for_peer(&self) -> bool {
-        !matches!(self.stage, Stage::Whole)
+    /// Whether it waits for its peer, for so long that it gives way to anybody.
+    fn is_late(&self, now: Instant) -> bool {
+        let waits = !matches!(self.stage, Stage::Whole { .. });
+        waits && now.saturating_duration_since(self.since) >= GIVES_WAY
+    }
+
+    /// Whether it gives way to a peer that has less. A response that is not read yet is a review that was answered, and
+    /// what is worked on keeps its memory until that ends.
+    fn gives_way_to_less(&self) -> bool {
+        matches!(self.stage, Stage::Arriving(_) | Stage::Whole { working: 0, .. })
     }
 }
 
@@ -100,41 +126,75 @@ impl Room {
         true
     }
 
-    /// Takes the body, which is whole. Its bytes stay counted. None when it has given way.
-    pub(super) fn whole(&mut self, id: Id) -> Option<Vec<u8>> {
+    /// Takes the body, which is whole. Its bytes stay counted. None when it has given way; if it does later, it says
+    /// so.
+    pub(super) fn whole(&mut self, id: Id, given_way: Arc<Notify>) -> Option<Vec<u8>> {
         let held = self.held.get_mut(&id)?;
-        match std::mem::replace(&mut held.stage, Stage::Whole) {
+        match std::mem::replace(&mut held.stage, Stage::Whole { working: 0, given_way }) {
             Stage::Arriving(body) => Some(body),
-            Stage::Whole | Stage::Unread(_) => None,
+            Stage::Whole { .. } | Stage::Unread(_) => None,
         }
     }
 
-    /// Counts more bytes for a request, if there is room.
+    /// Something begins to work on a request, which does not give way meanwhile. False when it has, or is answered.
+    pub(super) fn begin_work(&mut self, id: Id) -> bool {
+        let Some(Held { stage: Stage::Whole { working, .. }, .. }) = self.held.get_mut(&id) else { return false };
+        *working += 1;
+        true
+    }
+
+    pub(super) fn end_work(&mut self, id: Id) {
+        if let Some(Held { stage: Stage::Whole { working, .. }, .. }) = self.held.get_mut(&id) {
+            *working = working.saturating_sub(1);
+        }
+    }
+
+    /// Counts more bytes for a request, if there is room. Others give way if that makes enough of it.
     pub(super) fn grow(&mut self, id: Id, more: usize, now: Instant) -> bool {
-        let Some(Held { peer, bytes, .. }) = self.held.get(&id) else { return false };
-        let (peer, wanted) = (*peer, bytes + more);
-        let all = self.limits.all - if wanted > SMALL_BYTES { FOR_SMALL } else { 0 };
-        loop {
-            let of_peer = self.by_peer.get(&peer).copied().unwrap_or_default() + more;
-            let gives_way = if of_peer > self.limits.of_peer {
-                self.first_that_gives_way(|held| held.peer == peer && Self::is_late(held, now), id)
-            } else if self.all + more > all {
-                // A response that is not read yet is a review that was answered.
-                let has_more = |held: &Held| {
-                    let is_arriving = matches!(held.stage, Stage::Arriving(_));
-                    is_arriving && held.peer != peer && self.by_peer[&held.peer] > of_peer
-                };
-                let late = self.first_that_gives_way(|held| Self::is_late(held, now), id);
-                late.or_else(|| self.first_that_gives_way(has_more, id))
-            } else {
-                self.add(id, more);
-                return true;
-            };
-            let Some(other) = gives_way else { return false };
-            if let Some(Held { stage: Stage::Unread(connection), .. }) = self.take(other) {
-                connection.notify_one();
+        let Some(giving_way) = self.giving_way(id, more, now) else { return false };
+        for other in giving_way {
+            if let Some(Held { stage: Stage::Whole { given_way: told, .. } | Stage::Unread(told), .. }) =
+                self.take(other)
+            {
+                told.notify_one();
             }
         }
+        self.add(id, more);
+        true
+    }
+
+    /// Those that have to give way. None when all that may are not enough.
+    fn giving_way(&self, id: Id, more: usize, now: Instant) -> Option<Vec<Id>> {
+        let Held { peer, bytes, .. } = *self.held.get(&id)?;
+        let of = |peer: Peer| self.by_peer.get(&peer).copied().unwrap_or_default();
+        let (wanted, mut own, mut all) = (bytes + more, of(peer) + more, self.all + more);
+        let mut chosen = Vec::new();
+        if self.limits.allow(wanted, own, all) {
+            return Some(chosen);
+        }
+        let others = self.held.iter().filter(|(other, held)| **other != id && held.bytes > 0);
+        let mut others: Vec<_> = others.filter(|(_, held)| held.is_late(now) || held.gives_way_to_less()).collect();
+        // Late ones first, its peer's own before; then those of the peer with the most. Of these the oldest.
+        others.sort_by_key(|(_, held)| match held.is_late(now) {
+            true => (0, usize::from(held.peer != peer), held.since),
+            false => (1, usize::MAX - of(held.peer), held.since),
+        });
+        let mut gone: BTreeMap<Peer, usize> = BTreeMap::new();
+        for (other, held) in others {
+            let gone = gone.entry(held.peer).or_default();
+            let has_more = held.peer != peer && of(held.peer) - *gone > own;
+            if !(held.is_late(now) || has_more) {
+                continue;
+            }
+            chosen.push(*other);
+            *gone += held.bytes;
+            all -= held.bytes;
+            own -= if held.peer == peer { held.bytes } else { 0 };
+            if self.limits.allow(wanted, own, all) {
+                return Some(chosen);
+            }
+        }
+        None
     }
 
     /// Counts fewer.
@@ -183,16 +243,6 @@ impl Room {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.all
-    }
-
-    /// The oldest of those that may give way, but this one.
-    fn first_that_gives_way(&self, may: impl Fn(&Held) -> bool, but: Id) -> Option<Id> {
-        let candidates = self.held.iter().filter(|(id, held)| **id != but && held.bytes > 0 && held.waits_for_peer());
-        candidates.filter(|(_, held)| may(held)).min_by_key(|(_, held)| held.since).map(|(id, _)| *id)
-    }
-
-    fn is_late(held: &Held, now: Instant) -> bool {
-        now.saturating_duration_since(held.since) >= GIVES_WAY
     }
 
     fn add(&mut self, id: Id, more: usize) {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use mortise_core::digest::Digest;
 use tracing::warn;
 
-use super::cache::Cache;
+use super::cache::{Cache, Entry};
 
 /// The part of a compiler's memory from which it may be what kills the container. Its limit counts address space, of which a
 /// compiler that reaches it uses half; one of an ordinary component takes a quarter.
@@ -39,9 +39,13 @@ impl Attempts {
         }
     }
 
-    /// The compilation has ended, and its result replaces the record.
-    pub(super) fn ended(&self, digest: &Digest) {
-        self.lock().before.remove(digest);
+    /// The compilation has ended, and the host has survived it. Where no result has replaced the record, it is as
+    /// before: what earlier hosts died of stays.
+    pub(super) fn ended(&self, cache: &Cache, digest: &Digest) {
+        let Some(before) = self.lock().before.remove(digest) else { return };
+        if matches!(cache.find(digest), Some(Entry::Attempted(_))) {
+            restore(cache, digest, before);
+        }
     }
 
     /// The host ends in order, and its compilations with it.
@@ -49,16 +53,20 @@ impl Attempts {
         let mut recorded = self.lock();
         recorded.has_ended = true;
         for (digest, before) in std::mem::take(&mut recorded.before) {
-            if before == 0 {
-                cache.forget(&digest);
-            } else if let Err(error) = cache.attempt(&digest, before) {
-                warn!(%digest, %error, "cannot withdraw the record of a compilation");
-            }
+            restore(cache, &digest, before);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorded> {
         // Each change is one insertion or removal, so a panic under the lock leaves it whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn restore(cache: &Cache, digest: &Digest, before: u32) {
+    if before == 0 {
+        cache.forget(digest);
+    } else if let Err(error) = cache.attempt(digest, before) {
+        warn!(%digest, %error, "cannot withdraw the record of a compilation");
     }
 }

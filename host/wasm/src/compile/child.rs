@@ -114,8 +114,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::compile::memory::Cgroup;
     use crate::compile::{Artifact, CompileError, CompileLimits, Compiler};
+    use crate::container::Cgroup;
     use crate::engine::{Engine, EngineOptions, Pooling};
     use crate::scan::prescan;
     use crate::testing::{idle_guest, idle_guest_with};

@@ -125,7 +125,7 @@ impl Folder {
         let place = place.map_or_else(|| memory_file().map(Place::Memory), Ok);
         let failed = |source| host_error(format!("write into the compile cache {}", self.path.display()), source);
         let place = place.map_err(failed)?;
-        Ok(Draft { place, hasher: Hasher::default(), bytes: 0, memory: Arc::clone(&self.memory) })
+        Ok(Draft { place, hasher: Hasher::default(), bytes: 0, counted: Counted::new(&self.memory) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Opened>>> {
@@ -140,15 +140,53 @@ enum Unusable {
     Now(CompileError),
 }
 
-/// Code that is in memory alone, as long as it is open.
+/// Code that is in memory alone: of drafts, and of files as long as they are open.
 #[derive(Debug, Default)]
-struct Memory(Mutex<Vec<(Weak<File>, u64)>>);
+struct Memory(Mutex<InMemory>);
+
+#[derive(Debug, Default)]
+struct InMemory {
+    of_drafts: u64,
+    files: Vec<(Weak<File>, u64)>,
+}
 
 impl Memory {
-    fn bytes(&self) -> u64 {
-        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        files.retain(|(file, _)| file.strong_count() > 0);
-        files.iter().map(|(_, bytes)| bytes).sum()
+    fn lock(&self) -> MutexGuard<'_, InMemory> {
+        // Each change is one number or one file, so a panic under the lock leaves it whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a draft has in memory, until it is dropped.
+#[derive(Debug)]
+struct Counted {
+    memory: Arc<Memory>,
+    bytes: u64,
+}
+
+impl Counted {
+    fn new(memory: &Arc<Memory>) -> Self {
+        Self { memory: Arc::clone(memory), bytes: 0 }
+    }
+
+    fn grow(&mut self, more: u64) -> io::Result<()> {
+        let mut memory = self.memory.lock();
+        memory.files.retain(|(file, _)| file.strong_count() > 0);
+        let of_files: u64 = memory.files.iter().map(|(_, bytes)| bytes).sum();
+        if of_files + memory.of_drafts + more > MAX_MEMORY_BYTES {
+            let message = "the folder takes no more, and components in memory have as much as they may";
+            return Err(io::Error::new(io::ErrorKind::StorageFull, message));
+        }
+        memory.of_drafts += more;
+        drop(memory);
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.memory.lock().of_drafts -= self.bytes;
     }
 }
 
@@ -158,7 +196,7 @@ pub(super) struct Draft {
     place: Place,
     hasher: Hasher,
     pub(super) bytes: u64,
-    memory: Arc<Memory>,
+    counted: Counted,
 }
 
 #[derive(Debug)]
@@ -180,8 +218,7 @@ impl Draft {
             Place::Folder(file) => Written::InFolder(file, self.hasher.finish()),
             Place::Memory(file) => {
                 let file = Arc::new(file);
-                let mut files = self.memory.0.lock().unwrap_or_else(PoisonError::into_inner);
-                files.push((Arc::downgrade(&file), self.bytes));
+                self.counted.memory.lock().files.push((Arc::downgrade(&file), self.bytes));
                 Written::InMemory(file)
             }
         }
@@ -191,6 +228,7 @@ impl Draft {
     fn move_to_memory(&mut self) -> io::Result<()> {
         let Place::Folder(file) = &mut self.place else { return Ok(()) };
         let mut memory = memory_file()?;
+        self.counted.grow(self.bytes)?;
         file.rewind()?;
         io::copy(&mut Read::by_ref(file).take(self.bytes), &mut memory)?;
         self.place = Place::Memory(memory);
@@ -212,10 +250,7 @@ impl Write for Draft {
             }
         }
         let Place::Memory(file) = &mut self.place else { unreachable!("it was moved to memory") };
-        if self.bytes + self.memory.bytes() + bytes.len() as u64 > MAX_MEMORY_BYTES {
-            let message = "the folder takes no more, and components in memory have as much as they may";
-            return Err(io::Error::new(io::ErrorKind::StorageFull, message));
-        }
+        self.counted.grow(bytes.len() as u64)?;
         let written = file.write(bytes)?;
         self.bytes += written as u64;
         Ok(written)
@@ -259,7 +294,7 @@ mod tests {
         let full = OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
         let path = TempPath::try_from_path(folder.join(".0.draft")).unwrap();
         let place = Place::Folder(NamedTempFile::from_parts(full, path));
-        Draft { place, hasher: Hasher::default(), bytes: 0, memory: Arc::default() }
+        Draft { place, hasher: Hasher::default(), bytes: 0, counted: Counted::new(&Arc::default()) }
     }
 
     #[test]
@@ -283,13 +318,36 @@ mod tests {
     fn code_in_memory_counts_as_long_as_it_is_open() {
         let memory = Arc::<Memory>::default();
         let draft = |bytes| {
-            let place = Place::Memory(memory_file().unwrap());
-            let mut draft = Draft { place, hasher: Hasher::default(), bytes: 0, memory: Arc::clone(&memory) };
+            let mut draft = in_memory(&memory);
             draft.write_all(&vec![0; bytes]).map(|()| draft.end())
         };
         let first = draft(40 << 20).unwrap();
         assert!(draft(40 << 20).is_err());
         drop(first);
         assert!(draft(40 << 20).is_ok());
+    }
+
+    fn in_memory(memory: &Arc<Memory>) -> Draft {
+        let place = Place::Memory(memory_file().unwrap());
+        Draft { place, hasher: Hasher::default(), bytes: 0, counted: Counted::new(memory) }
+    }
+
+    /// Each of the two that compile at once had the whole bound.
+    #[test]
+    fn f32_drafts_in_memory_have_their_bound_together_and_what_is_dropped_counts_no_more() {
+        let memory = Arc::<Memory>::default();
+        let mut drafts = [in_memory(&memory), in_memory(&memory)];
+        let chunk = vec![0; 1 << 20];
+        let mut written = 0;
+        while drafts.iter_mut().all(|draft| draft.write_all(&chunk).is_ok()) {
+            written += 2;
+        }
+        assert_eq!(written, MAX_MEMORY_BYTES >> 20);
+        let [first, second] = drafts;
+        drop(first);
+        let mut third = in_memory(&memory);
+        assert_eq!((0..).take_while(|_| third.write_all(&chunk).is_ok()).count() as u64, MAX_MEMORY_BYTES >> 21);
+        drop((second.end(), third));
+        assert_eq!(memory.lock().of_drafts, 0);
     }
 }

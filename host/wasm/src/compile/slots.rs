@@ -3,7 +3,7 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use super::memory::Cgroup;
+use crate::container::Cgroup;
 
 /// A compiler uses all cores and some hundred MiB, so more than two would not be faster. The second one lets other components
 /// pass a slow one.
@@ -75,8 +75,8 @@ impl Drop for Slot<'_> {
 mod tests {
     use tempfile::TempDir;
 
-    use super::super::memory::tests::cgroup;
     use super::*;
+    use crate::container::tests::cgroup;
 
     const GIB: u64 = 1 << 30;
 

@@ -13,9 +13,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
 use super::eviction::{BOUNDS, Bounds};
-use super::memory::tests::cgroup;
 use super::slots::RESERVE_BYTES;
 use super::*;
+use crate::container::tests::cgroup;
 use crate::engine::{EngineOptions, Pooling};
 
 fn engine() -> Engine {

@@ -8,9 +8,11 @@
 //! after [`QUICK`], and those of another after [`SLOW`].
 //!
 //! Within these bounds the plugin that occupies the fewest workers is next, then the one that was served or added
-//! longest ago; its oldest job runs. A job costs O(log plugins), for any number of jobs.
+//! longest ago. Of its jobs those of each peer take turns, so that a peer waits for one job of each other one; of a
+//! peer's jobs the oldest runs. A job costs O(log plugins), for any number of jobs of one peer.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +21,9 @@ use mortise_core::limits::REMEMBERED_PLUGINS;
 #[cfg(test)]
 mod tests;
 
-/// Queued jobs of one plugin. They have no common bound, which one plugin could exhaust: the engine bounds reconciles,
-/// and the webhook server its requests. This is four times the largest concurrency of a controller, or 32 lists of
-/// objects that are converted at once.
+/// Queued jobs of one plugin and peer. They have no common bound, which one could exhaust: the engine bounds
+/// reconciles, and the webhook server its requests. This is four times the largest concurrency of a controller, or 32
+/// lists of objects that are converted at once.
 pub(super) const QUEUE_LENGTH: usize = 1_024;
 /// The time of a call of a quick or new plugin. Quick plugins wait for each other, and two such waits stay under the
 /// tenth of a second that a person notices. A small call takes 0.1 ms, in an interpreter some ms; deadlines are checked
@@ -87,16 +89,32 @@ pub(super) struct Schedule<J> {
 /// Workers occupied, and the turn at which the plugin was added or last served, which no other plugin has.
 type Order = (usize, u64);
 
+/// Who sent a job, through the webhook port. None for the engine's.
+pub(super) type Sender = Option<IpAddr>;
+
 #[derive(Debug)]
 struct Running {
     plugin: Arc<str>,
+    from: Sender,
     pace: Pace,
 }
 
 #[derive(Debug)]
+struct Queued<J> {
+    from: Sender,
+    /// Each peer has one job in a round.
+    round: u64,
+    /// The quickest that it may have: slower than the plugin's for a job that was given up.
+    pace: Pace,
+    job: J,
+}
+
+#[derive(Debug)]
 struct Entry<J> {
-    /// Each with the quickest pace that it may have: slower than the plugin's for a job that was given up.
-    jobs: VecDeque<(Pace, J)>,
+    /// By round.
+    jobs: VecDeque<Queued<J>>,
+    /// That of the job which ran last.
+    round: u64,
     running: usize,
     turn: u64,
     pace: Pace,
@@ -111,8 +129,20 @@ impl<J> Entry<J> {
 
     /// The pace of its next job, and its place among the waiting plugins.
     fn place(&self, workers: usize) -> Option<(Pace, Order)> {
-        let (pace, _) = self.jobs.front()?;
-        (self.running < workers - 1).then(|| (self.pace.max(*pace), (self.running, self.turn)))
+        let next = self.jobs.front()?;
+        (self.running < workers - 1).then(|| (self.pace.max(next.pace), (self.running, self.turn)))
+    }
+
+    /// Queues a job, in the round after the last one of its peer.
+    fn push(&mut self, from: Sender, job: J) -> Result<(), J> {
+        let of_peer = |queued: &&Queued<J>| queued.from == from;
+        if self.jobs.len() >= QUEUE_LENGTH && self.jobs.iter().filter(of_peer).count() >= QUEUE_LENGTH {
+            return Err(job);
+        }
+        let last = self.jobs.iter().rev().find(of_peer).map_or(self.round, |queued| queued.round);
+        let place = self.jobs.partition_point(|queued| queued.round <= last + 1);
+        self.jobs.insert(place, Queued { from, round: last + 1, pace: Pace::Quick, job });
+        Ok(())
     }
 
     /// Updates the pace after a call.
@@ -148,21 +178,15 @@ impl<J> Schedule<J> {
     /// Queues a job.
     ///
     /// # Errors
-    /// The job, when [`QUEUE_LENGTH`] jobs of its plugin wait.
-    pub(super) fn push(&mut self, plugin: &Arc<str>, job: J) -> Result<(), J> {
+    /// The job, when [`QUEUE_LENGTH`] jobs of its plugin and peer wait.
+    pub(super) fn push(&mut self, plugin: &Arc<str>, from: Sender, job: J) -> Result<(), J> {
         if !self.plugins.contains_key(plugin) {
             self.turns += 1;
             let (jobs, turn) = (VecDeque::new(), self.turns);
-            let entry = Entry { jobs, running: 0, turn, pace: Pace::Quick, quicker_calls: 0 };
+            let entry = Entry { jobs, round: 0, running: 0, turn, pace: Pace::Quick, quicker_calls: 0 };
             self.plugins.insert(Arc::clone(plugin), entry);
         }
-        self.update(plugin, |entry| {
-            if entry.jobs.len() >= QUEUE_LENGTH {
-                return Err(job);
-            }
-            entry.jobs.push_back((Pace::Quick, job));
-            Ok(())
-        })
+        self.update(plugin, |entry| entry.push(from, job))
     }
 
     /// The next job of an idle worker, and its pace. None while every queued job waits for one of its own plugin or
@@ -172,12 +196,14 @@ impl<J> Schedule<J> {
         let plugin = Arc::clone(plugin);
         self.turns += 1;
         let turn = self.turns;
-        let (_, job) = self.update(&plugin, |entry| {
+        let Queued { from, job, .. } = self.update(&plugin, |entry| {
             (entry.running, entry.turn) = (entry.running + 1, turn);
-            entry.jobs.pop_front()
+            let next = entry.jobs.pop_front()?;
+            entry.round = next.round;
+            Some(next)
         })?;
         self.occupied[pace as usize] += 1;
-        self.running[worker] = Some(Running { plugin, pace });
+        self.running[worker] = Some(Running { plugin, from, pace });
         Some((job, pace))
     }
 
@@ -188,7 +214,7 @@ impl<J> Schedule<J> {
 
     /// A worker is idle again, after a call of this duration or without one.
     pub(super) fn ended(&mut self, worker: usize, call: Option<Duration>) {
-        self.release(worker, |entry, _| {
+        self.release(worker, |entry, _, _| {
             if let Some(call) = call {
                 entry.took(call);
             }
@@ -197,18 +223,18 @@ impl<J> Schedule<J> {
 
     /// A worker is idle again, after a call that took longer than its pace allows. The job becomes its plugin's next.
     pub(super) fn gave_up(&mut self, worker: usize, job: J) {
-        self.release(worker, |entry, pace| {
+        self.release(worker, |entry, from, pace| {
             (entry.pace, entry.quicker_calls) = (entry.pace.max(pace.slower()), 0);
-            entry.jobs.push_front((pace.slower(), job));
+            entry.jobs.push_front(Queued { from, round: entry.round, pace: pace.slower(), job });
         });
     }
 
-    fn release(&mut self, worker: usize, learn: impl FnOnce(&mut Entry<J>, Pace)) {
-        let Some(Running { plugin, pace }) = self.running[worker].take() else { return };
+    fn release(&mut self, worker: usize, learn: impl FnOnce(&mut Entry<J>, Sender, Pace)) {
+        let Some(Running { plugin, from, pace }) = self.running[worker].take() else { return };
         self.occupied[pace as usize] -= 1;
         let idle = self.update(&plugin, |entry| {
             entry.running -= 1;
-            learn(entry, pace);
+            learn(entry, from, pace);
             entry.is_idle().then_some(entry.pace)
         });
         match idle {

@@ -1,5 +1,6 @@
 //! Jobs on real threads. Callbacks keep their workers busy, so no order depends on time.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -56,7 +57,8 @@ fn admission_of(name: &str, plugin: &Arc<Plugin>, respond: impl FnOnce(Completio
     };
     let admit = WebhookCall {
         plugin: name.into(),
-        request,
+        from: Ipv4Addr::LOCALHOST.into(),
+        begin: Box::new(move || Some(Begun { request: request.clone(), held: Box::new(()) })),
         limits: CallLimits::default(),
         until: Instant::now() + 2 * DEADLINE,
         respond: Box::new(respond),
@@ -195,9 +197,12 @@ fn q4_a_conversion_that_spins_is_given_up_for_others_and_ends_once_with_its_own_
         now_unix_ms: NOW_UNIX_MS,
         config: "{}".into(),
     };
+    let begun = Arc::new(());
+    let held = Arc::clone(&begun);
     let convert = WebhookCall {
         plugin: "thing".into(),
-        request,
+        from: Ipv4Addr::LOCALHOST.into(),
+        begin: Box::new(move || Some(Begun { request: request.clone(), held: Box::new(Arc::clone(&held)) })),
         limits: CallLimits { deadline_ms: DEADLINE_MS, ..CallLimits::default() },
         until: Instant::now() + 2 * DEADLINE,
         respond: Box::new(move |completion| sender.send(completion).unwrap()),
@@ -205,6 +210,20 @@ fn q4_a_conversion_that_spins_is_given_up_for_others_and_ends_once_with_its_own_
     workers.submitter().submit(Job { plugin, work: Work::Convert(Box::new(convert)) }).unwrap();
     let completion = responses.recv_timeout(DEADLINE).expect("a conversion ends");
     assert_eq!(completion.result, Conversion::Fault(GuestFault::Deadline { limit_ms: DEADLINE_MS }));
+    drop(workers);
+    assert_eq!(Arc::strong_count(&begun), 1, "nothing is held of a call that has ended");
+}
+
+#[test]
+fn q4_a_queued_call_that_nobody_waits_for_is_not_made() {
+    let (plugin, (workers, _results, _gate)) = (plugin(), workers(1));
+    let (sender, responses) = crossbeam_channel::unbounded();
+    let mut job = admission_of("thing", &plugin, |_| panic!("it was called"));
+    let Work::Admit(call) = &mut job.work else { unreachable!("it is an admission") };
+    call.begin = Box::new(|| None);
+    workers.submitter().submit(job).unwrap();
+    workers.submitter().submit(admission_of("thing", &plugin, move |_| sender.send(()).unwrap())).unwrap();
+    responses.recv_timeout(DEADLINE).expect("the next one is called");
 }
 
 #[test]

@@ -36,8 +36,8 @@ fn q4_a_plugin_alone_has_half_of_what_is_shared_and_each_other_one_has_its_first
     let mut in_use = InUse::default();
     assert_eq!(fill(&mut in_use, &flow("spinning")), REQUESTS.shared / 2);
     assert_eq!(fill(&mut in_use, &flow("second")), REQUESTS.shared / 4);
-    // The last ones are those of another API server: one has three quarters.
-    let others = (0..46).map(|number| fill(&mut in_use, &flow_of(number / 23, &format!("other-{number}"))));
+    // Half of them are of another API server: one has three quarters.
+    let others = (0..30).map(|number| fill(&mut in_use, &flow_of(number % 2, &format!("other-{number}"))));
     assert!(others.min().unwrap() >= 1);
     assert!(in_use.enter(&flow_of(1, "healthy")));
 }
@@ -45,15 +45,18 @@ fn q4_a_plugin_alone_has_half_of_what_is_shared_and_each_other_one_has_its_first
 #[test]
 fn permits_end_before_connections_do() {
     let mut in_use = InUse::default();
-    let flows: Vec<Flow> =
-        (0..REQUESTS.all).map(|number| flow_of(u8::from(number >= REQUESTS.of_peer), &format!("{number}"))).collect();
+    // One peer has all that one may, and each of the others one.
+    let of_others = |number: usize| number.saturating_sub(REQUESTS.of_peer - 1);
+    let flows: Vec<Flow> = (0..REQUESTS.all)
+        .map(|number| flow_of(u8::try_from(of_others(number)).unwrap(), &format!("{number}")))
+        .collect();
     for flow in &flows {
         assert!(in_use.enter(flow), "{flow:?} has its first");
     }
-    assert!(!in_use.enter(&flows[0]) && !in_use.enter(&flow_of(2, "one-more")));
+    assert!(!in_use.enter(&flows[0]) && !in_use.enter(&flow_of(200, "one-more")));
     in_use.leave(&flows[0]);
-    assert!(in_use.enter(&flow_of(2, "one-more")));
-    in_use.leave(&flow_of(2, "one-more"));
+    assert!(in_use.enter(&flow_of(200, "one-more")));
+    in_use.leave(&flow_of(200, "one-more"));
     flows[1..].iter().for_each(|flow| in_use.leave(flow));
     assert!(in_use.by_flow.is_empty() && in_use.by_peer.is_empty() && in_use.all == 0, "{in_use:?}");
     const { assert!(REQUESTS.of_peer < MAX_OF_PEER, "a peer's refused requests have connections too") };
@@ -101,8 +104,27 @@ fn a_peer_that_fills_the_parts_of_every_plugin_leaves_another_one_a_request_and_
     };
     let most: Vec<_> = (0..10).map_while(|_| whole(1, 8 << 20)).collect();
     assert_eq!(most.len(), ROOM.of_peer >> 23);
-    let second = whole(2, 8 << 20);
-    assert!(second.is_some() && whole(3, 8 << 20).is_none() && whole(3, 60_000).is_some(), "small ones have their own");
+    let [second, third] = [2, 3].map(|number| whole(number, 8 << 20));
+    assert!(second.is_some() && third.is_some(), "what waits of the first gives way");
+    assert!(most[0].1.work().is_none() && most[3].1.work().is_some());
+    assert!(whole(4, 60_000).is_some(), "small ones have their own");
+}
+
+/// Two peers had all of them.
+#[test]
+fn q4_beside_any_36_peers_that_have_as_many_requests_as_they_may_another_one_has_its_first() {
+    for peers in [1, 2, 3, 10, 36] {
+        let mut in_use = InUse::default();
+        for round in 0..REQUESTS.all {
+            for number in 0..peers {
+                in_use.enter(&flow_of(number, &format!("{round}")));
+            }
+        }
+        assert!(in_use.enter(&flow_of(100, "0")), "beside {peers}: {}", in_use.all);
+        let parts: Vec<usize> = (0..peers).map(|number| in_use.by_peer[&peer(number)]).collect();
+        let fair = 3 * REQUESTS.all / (3 * usize::from(peers) + 1);
+        assert!(parts.iter().all(|part| part.abs_diff(fair) <= 1), "{parts:?} of {fair}");
+    }
 }
 
 #[test]
@@ -117,7 +139,8 @@ fn q4_requests_without_a_certificate_and_conversions_take_nothing_of_those_with_
             }
         }
     }
-    assert_eq!(kept.len(), 2 * ((ROOM.all - (8 << 20)) >> 20));
+    // One less than there is room for, so that the next peer has some.
+    assert_eq!(kept.len(), 2 * (((ROOM.all - (8 << 20)) >> 20) - 1));
     let charge = capacity.begin(Class::Verified, peer(1));
     assert!(charge.arrived(&vec![b' '; 8 << 20]) && charge.whole("podset").is_some());
     drop(kept);

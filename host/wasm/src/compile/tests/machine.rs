@@ -166,17 +166,46 @@ fn g3_a_folder_that_others_may_write_into_is_not_used_when_it_comes_back() {
 fn f32_when_memory_is_scarce_compilers_end_and_their_components_are_compiled_later() {
     let folder = tempfile::tempdir().unwrap();
     let compiler = slow(folder.path(), true);
-    thread::scope(|scope| {
-        let compiled = scope.spawn(|| compiler.compile(b"code"));
-        wait("it has much", || attempts(&compiler).is_some());
-        assert!(compiler.resident_bytes() >= 32 * MIB);
-        compiler.halt(true);
-        let error = compiled.join().unwrap().unwrap_err();
-        assert!(matches!(error, CompileError::Host { .. }), "{error}");
-    });
+    halt_with_much(&compiler);
     assert_eq!((compiler.resident_bytes(), attempts(&compiler)), (0, None));
     fs::write(folder.path().join("may-end"), "").unwrap();
     assert!(compiler.compile(b"code").is_err(), "none begins");
     compiler.halt(false);
     assert!(compiler.compile(b"code").is_ok());
+}
+
+/// Compiles a component until its compiler has much memory and ends for that.
+fn halt_with_much(compiler: &Compiler) {
+    let before = attempts(compiler).unwrap_or_default();
+    thread::scope(|scope| {
+        let compiled = scope.spawn(|| compiler.compile(b"code"));
+        wait("it has much", || attempts(compiler) == Some(before + 1));
+        assert!(compiler.resident_bytes() >= 32 * MIB);
+        compiler.halt(true);
+        let error = compiled.join().unwrap().unwrap_err();
+        assert!(matches!(error, CompileError::Host { .. }) && error.to_string().contains("memory limit"), "{error}");
+    });
+}
+
+/// A component that kills the container at some starts and is halted at others never reached three.
+#[test]
+fn g3_a_compiler_that_is_ended_for_memory_leaves_what_earlier_hosts_died_of() {
+    for before in 1..MAX_DEATHS {
+        let folder = tempfile::tempdir().unwrap();
+        let compiler = slow(folder.path(), true);
+        compiler.cache.attempt(&digest::of(b"code"), before).unwrap();
+        halt_with_much(&compiler);
+        assert_eq!(attempts(&compiler), Some(before), "neither forgotten nor one more");
+    }
+}
+
+/// Without room in the folder no result replaces the record, and each start counted as a death.
+#[test]
+fn g3_a_component_that_is_compiled_into_memory_alone_leaves_no_record_of_an_attempt() {
+    let folder = tempfile::tempdir().unwrap();
+    let compiler = slow(folder.path(), true);
+    compiler.attempts.record(&compiler.cache, &digest::of(b"code"), 0);
+    assert_eq!(attempts(&compiler), Some(1));
+    compiler.attempts.ended(&compiler.cache, &digest::of(b"code"));
+    assert_eq!(attempts(&compiler), None);
 }

@@ -33,7 +33,7 @@ impl Host {
 
     fn push(&mut self, plugin: &str) {
         let plugin: Arc<str> = plugin.into();
-        self.schedule.push(&plugin, (Arc::clone(&plugin), self.now)).expect("the queue is not full");
+        self.schedule.push(&plugin, None, (Arc::clone(&plugin), self.now)).expect("the queue is not full");
         self.fill();
     }
 
@@ -163,7 +163,7 @@ fn q4_slow_plugins_leave_a_worker_to_quick_ones_and_take_turns_with_each_other()
 #[test]
 fn a_plugin_recovers_a_quicker_pace_after_some_calls_that_fit_it() {
     let mut entry: Entry<()> =
-        Entry { jobs: VecDeque::new(), running: 0, turn: 0, pace: Pace::Quick, quicker_calls: 0 };
+        Entry { jobs: VecDeque::new(), round: 0, running: 0, turn: 0, pace: Pace::Quick, quicker_calls: 0 };
     let mut pace_after = |calls: u32, length: Duration| {
         (0..calls).for_each(|_| entry.took(length));
         entry.pace
@@ -182,7 +182,7 @@ fn a_job_that_was_given_up_is_next_of_its_plugin_and_keeps_its_slower_pace() {
     let mut schedule = Schedule::new(3);
     let plugin: Arc<str> = "plugin".into();
     for job in 0..20 {
-        schedule.push(&plugin, job).unwrap();
+        schedule.push(&plugin, None, job).unwrap();
     }
     let (given_up, _) = schedule.next(0).unwrap();
     schedule.gave_up(0, given_up);
@@ -195,15 +195,9 @@ fn a_job_that_was_given_up_is_next_of_its_plugin_and_keeps_its_slower_pace() {
 fn a_thousand_plugins_with_a_job_each_are_served_in_order() {
     let mut schedule = Schedule::new(4);
     for job in 0..1_000 {
-        schedule.push(&format!("plugin {job}").into(), job).unwrap();
+        schedule.push(&format!("plugin {job}").into(), None, job).unwrap();
     }
-    let served: Vec<i32> = std::iter::from_fn(|| {
-        let job = schedule.next(0);
-        schedule.ended(0, Some(Duration::ZERO));
-        job.map(|(job, _)| job)
-    })
-    .collect();
-    assert_eq!(served, (0..1_000).collect::<Vec<_>>());
+    assert_eq!(drain(&mut schedule), (0..1_000).collect::<Vec<_>>());
     assert!(schedule.plugins.is_empty() && schedule.waiting.iter().all(BTreeMap::is_empty));
     assert_eq!(schedule.occupied, [0; PACES]);
 }
@@ -214,11 +208,11 @@ fn q4_a_job_waits_only_for_those_of_its_own_plugin_and_each_plugin_has_its_own_b
     let (many, one): (Arc<str>, Arc<str>) = ("many".into(), "one".into());
     let last = QUEUE_LENGTH as i32;
     for job in 0..last {
-        schedule.push(&many, job).unwrap();
+        schedule.push(&many, None, job).unwrap();
     }
-    assert_eq!(schedule.push(&many, 7_777), Err(7_777));
+    assert_eq!(schedule.push(&many, None, 7_777), Err(7_777));
     assert_eq!(schedule.next(0), Some((0, Pace::Quick)));
-    schedule.push(&one, -1).unwrap();
+    schedule.push(&one, None, -1).unwrap();
     assert_eq!(schedule.next(1), Some((-1, Pace::Quick)));
     for job in 1..last {
         schedule.ended(0, Some(Duration::ZERO));
@@ -226,11 +220,69 @@ fn q4_a_job_waits_only_for_those_of_its_own_plugin_and_each_plugin_has_its_own_b
     }
 }
 
+fn peer(number: u8) -> Sender {
+    Some(IpAddr::from([10, 0, 0, number]))
+}
+
+/// Runs the queued jobs one after another; returns them in this order.
+fn drain<J>(schedule: &mut Schedule<J>) -> Vec<J> {
+    std::iter::from_fn(|| {
+        let job = schedule.next(0);
+        schedule.ended(0, Some(Duration::ZERO));
+        job.map(|(job, _)| job)
+    })
+    .collect()
+}
+
+#[test]
+fn q4_a_peers_job_waits_for_one_of_each_other_peer_however_many_these_have_queued() {
+    let (mut schedule, plugin) = (Schedule::new(3), Arc::<str>::from("plugin"));
+    for job in 0..QUEUE_LENGTH {
+        for number in 1..=4 {
+            schedule.push(&plugin, peer(number), (number, job)).unwrap();
+        }
+    }
+    assert_eq!(schedule.push(&plugin, peer(1), (1, QUEUE_LENGTH)), Err((1, QUEUE_LENGTH)), "it has its part");
+    let (first, _) = schedule.next(0).unwrap();
+    assert_eq!(first, (1, 0));
+    for job in 0..3 {
+        schedule.push(&plugin, peer(5), (5, job)).unwrap();
+    }
+    schedule.ended(0, Some(Duration::ZERO));
+    let order: Vec<(u8, usize)> = drain(&mut schedule);
+    let honest: Vec<usize> = (0..order.len()).filter(|place| order[*place].0 == 5).collect();
+    // Three are left of the round that has begun, then four of the others for each.
+    assert_eq!(honest, [7, 12, 17]);
+    for number in 1..=5 {
+        assert!(order.iter().filter(|(from, _)| *from == number).is_sorted(), "the oldest of {number} first");
+    }
+}
+
+/// Their queues are short at any moment, and they come back at once.
+#[test]
+fn q4_peers_that_queue_a_job_whenever_theirs_has_run_take_turns_with_one_that_has_queued_many() {
+    let (mut schedule, plugin) = (Schedule::new(3), Arc::<str>::from("plugin"));
+    let push = |schedule: &mut Schedule<u8>, number| schedule.push(&plugin, peer(number), number).unwrap();
+    (0..100).for_each(|_| push(&mut schedule, 100));
+    (0..20).for_each(|number| push(&mut schedule, number));
+    let mut ran = 0;
+    for _ in 0..21 * 50 {
+        let (number, _) = schedule.next(0).unwrap();
+        if number == 100 {
+            ran += 1;
+        } else {
+            push(&mut schedule, number);
+        }
+        schedule.ended(0, Some(Duration::ZERO));
+    }
+    assert!((49..=51).contains(&ran), "{ran} of 1,050");
+}
+
 #[test]
 fn remembered_paces_are_bounded() {
     let mut schedule = Schedule::new(3);
     for plugin in 0..=REMEMBERED_PLUGINS {
-        schedule.push(&plugin.to_string().into(), ()).unwrap();
+        schedule.push(&plugin.to_string().into(), None, ()).unwrap();
         schedule.next(0);
         schedule.ended(0, Some(SLOW));
     }

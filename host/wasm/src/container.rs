@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug)]
-pub(super) struct Cgroup {
+pub(crate) struct Cgroup {
     /// The file that names this process's group.
     membership: PathBuf,
     /// The mount of the groups.
@@ -58,14 +58,14 @@ impl Default for Cgroup {
 impl Cgroup {
     /// Bytes that this process and its children may still take together; None when unbounded. Inactive file pages count as
     /// free: the kernel reclaims them first.
-    pub(super) fn free_bytes(&self) -> Option<u64> {
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
         let free =
             |group: Group| group.limit_bytes.saturating_sub(group.used_bytes.saturating_sub(group.inactive_file_bytes));
         self.groups().into_iter().map(free).min()
     }
 
     /// What is used of the limit that is reached first; None when unbounded.
-    pub(super) fn usage(&self) -> Option<Usage> {
+    pub(crate) fn usage(&self) -> Option<Usage> {
         let usage = |group: Group| {
             let files = group.inactive_file_bytes + group.active_file_bytes;
             Usage { used_bytes: group.used_bytes.saturating_sub(files), limit_bytes: group.limit_bytes }
@@ -104,7 +104,7 @@ pub fn usage() -> Option<Usage> {
 }
 
 /// Bytes of memory that a process has; None when it has ended.
-pub(super) fn resident_bytes(process: u32) -> Option<u64> {
+pub(crate) fn resident_bytes(process: u32) -> Option<u64> {
     let pages = fs::read_to_string(format!("/proc/{process}/statm")).ok()?.split(' ').nth(1)?.parse::<u64>().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }
@@ -125,20 +125,20 @@ fn read(group: &Path, files: &Files) -> Option<Group> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use tempfile::TempDir;
 
     use super::*;
 
     impl Cgroup {
         /// Unbounded, on any machine.
-        pub(in crate::compile) fn nowhere() -> Self {
+        pub(crate) fn nowhere() -> Self {
             Self { membership: "/no/such/file".into(), root: "/no/such/folder".into() }
         }
     }
 
     /// A mount of groups with these limits and uses; this process is in `own`.
-    pub(in crate::compile) fn cgroup(own: &str, groups: &[(&str, &str, u64)]) -> (Cgroup, TempDir) {
+    pub(crate) fn cgroup(own: &str, groups: &[(&str, &str, u64)]) -> (Cgroup, TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let cgroup = Cgroup { membership: folder.path().join("cgroup"), root: folder.path().join("fs") };
         fs::create_dir(&cgroup.root).unwrap();
