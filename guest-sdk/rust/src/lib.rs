@@ -156,9 +156,9 @@
 //! ```
 //!
 //! Kubernetes writes the status of built-in kinds, so an outcome for a Deployment has neither status nor conditions,
-//! and the host reports errors as Events alone. Objects that Kubernetes created, such as a Deployment's ReplicaSets,
-//! are not children of the plugin, even if it owns that kind. Several plugins may reconcile a built-in kind, as long as
-//! no two of them own children of the same kind.
+//! and the host reports errors as Events alone, and those of objects without a namespace in its log. Objects that
+//! Kubernetes created, such as a Deployment's ReplicaSets, are not children of the plugin, even if it owns that kind.
+//! Several plugins may reconcile a built-in kind, as long as no two of them own children of the same kind.
 //!
 //! # Some objects of a kind
 //!

@@ -416,7 +416,8 @@ pub enum Handling {
     Keep,
 }
 
-/// An Event, as `kubectl describe` shows it.
+/// An Event, as `kubectl describe` shows it. About an object without a namespace it shows neither reason nor message, since it is in
+/// the namespace `default`, which others may read: the host's log has them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Normal or Warning.
