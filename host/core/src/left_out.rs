@@ -2,11 +2,12 @@
 //! The marks and the references that make an object somebody's say nothing about who wrote them, so a user who may write
 //! objects of a kind can give an owner any number of them. Such objects must not end the reads of the owner's plugin.
 //!
-//! Each namespace has a budget of its own: what the last outcome wanted is shown first, then the owner's namespace, then
-//! the others from the one that has had an object for longest, each as a whole while it fits: the host makes an owner's
-//! children early, who forges some has to learn the owner's UID first, and the API server alone says when an object was made.
-//! What is not as the host makes children comes after what is: anybody can write as it does, so that sorts out copies and
-//! proves nothing. What was left out is not deleted for being unwanted either. Nothing here reads a store or writes.
+//! Each namespace has a budget of its own. What the last outcome wanted is shown first, then the rest; of both, first what
+//! is in the owner's namespace, then in the others from the one that has had such an object for longest, each as a whole
+//! while it fits. The host makes an owner's children early, who forges some has to learn the owner's UID first, and the API
+//! server alone says when an object was made. Of the rest, what is not as the host makes children comes last: anybody can
+//! write as it does, so that sorts out copies and proves nothing. What was left out is not deleted for being unwanted
+//! either. Nothing here reads a store or writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,6 +26,8 @@ const SHOWN_PLACES: usize = 3;
 /// How much an object looks like a child that the host has made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Standing {
+    /// The last outcome wanted it.
+    Wanted,
     /// A plugin's field manager has written it, and it has the key that each child has.
     Child,
     /// So it is, and it is being deleted.
@@ -40,9 +43,8 @@ type Place = (Arc<str>, Standing);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftOut {
     kind: Kind,
-    /// All objects of these, but for [`Self::wanted`].
     places: BTreeSet<Place>,
-    /// What the last outcome wanted was shown wherever it is.
+    /// What the last outcome wanted.
     wanted: BTreeSet<Name>,
 }
 
@@ -59,8 +61,8 @@ pub(crate) struct Owned<'a> {
 }
 
 impl<'a> Owned<'a> {
-    /// The objects that fit, in their order. None when what must be shown does not fit: what the last outcome wanted or,
-    /// without one, what looks like children in the owner's namespace.
+    /// The objects that fit, in their order. None when what must be shown does not fit: in the owner's namespace, what the
+    /// last outcome wanted or, without one, what looks like children. Elsewhere others may make a child as large as they like.
     pub(crate) fn fit(self, bytes_of: impl Fn(&Object) -> usize) -> Option<(Vec<&'a Arc<Object>>, LeftOut)> {
         let Self { kind, objects, home, wanted, most_bytes } = self;
         let is_wanted = |object: &Object| wanted.as_ref().is_some_and(|wanted| wanted.contains(&object.reference()));
@@ -68,16 +70,15 @@ impl<'a> Owned<'a> {
         let mut room = Room { bytes: most_bytes, objects: MAX_OWNED };
         let mut places: BTreeMap<Place, (Room, u32)> = BTreeMap::new();
         for object in &objects {
-            let taken = Room { bytes: bytes_of(object) as u64, objects: 1 };
             if is_wanted(object) {
-                room = room.without(taken)?;
                 left_out.wanted.insert(object.name.clone());
-            } else {
-                let (of_place, since_s) = places.entry(place(object)).or_insert((Room::default(), u32::MAX));
-                of_place.add(taken);
-                *since_s = object.created_unix_s.min(*since_s);
             }
+            let place = left_out.place(object);
+            let (of_place, since_s) = places.entry(place).or_insert((Room::default(), u32::MAX));
+            of_place.add(Room { bytes: bytes_of(object) as u64, objects: 1 });
+            *since_s = object.created_unix_s.min(*since_s);
         }
+        let least = if wanted.is_some() { Standing::Wanted } else { Standing::Child };
         let is_home = |namespace: &str| namespace == home;
         let mut places: Vec<(Place, (Room, u32))> = places.into_iter().collect();
         places.sort_by_key(|((namespace, standing), (of_place, since_s))| {
@@ -86,21 +87,12 @@ impl<'a> Owned<'a> {
         for (place, (of_place, _)) in places {
             match room.without(of_place) {
                 Some(left) => room = left,
-                None if is_home(&place.0) && place.1 == Standing::Child && wanted.is_none() => return None,
+                None if is_home(&place.0) && place.1 == least => return None,
                 None => _ = left_out.places.insert(place),
             }
         }
         Some((objects.into_iter().filter(|object| !left_out.has(object)).collect(), left_out))
     }
-}
-
-fn place(object: &Object) -> Place {
-    let standing = match object.is_written && object.child_key.is_some() {
-        false => Standing::Other,
-        true if object.deleting => Standing::Leaving,
-        true => Standing::Child,
-    };
-    (Arc::clone(&object.name.namespace), standing)
 }
 
 /// Bytes and a number of objects.
@@ -125,7 +117,21 @@ impl Room {
 impl LeftOut {
     /// Whether an object of the owner was not shown, or would not have been.
     pub fn has(&self, object: &Object) -> bool {
-        object.kind == self.kind && self.places.contains(&place(object)) && !self.wanted.contains(&object.name)
+        object.kind == self.kind && self.places.contains(&self.place(object))
+    }
+
+    fn place(&self, object: &Object) -> Place {
+        let is_as_made = object.is_written && object.child_key.is_some();
+        let standing = if self.wanted.contains(&object.name) {
+            Standing::Wanted
+        } else if !is_as_made {
+            Standing::Other
+        } else if object.deleting {
+            Standing::Leaving
+        } else {
+            Standing::Child
+        };
+        (Arc::clone(&object.name.namespace), standing)
     }
 
     /// Of which kind.
@@ -152,6 +158,7 @@ impl fmt::Display for LeftOut {
         for (number, (namespace, standing)) in self.places.iter().take(SHOWN_PLACES).enumerate() {
             let comma = if number > 0 { ", " } else { "" };
             let which = match standing {
+                Standing::Wanted => " that the last outcome wanted",
                 Standing::Child => "",
                 Standing::Leaving => " that are being deleted",
                 Standing::Other => " that are not as the host makes them",
@@ -238,7 +245,9 @@ mod tests {
         check(&objects, Some(&wanted), 239, r#"1 of forged, 4 of home; those in "forged""#);
         check(&objects, Some(&wanted), 50, r#"1 of forged, 4 of home; those in "forged""#);
         check(&objects, Some(&wanted), 49, r#"1 of forged, 1 of home; those in "forged", those in "home""#);
-        check(&objects, Some(&wanted), 19, "too large");
+        let left_out = r#"those in "forged" that the last outcome wanted, those in "forged", those in "home""#;
+        check(&objects, Some(&wanted), 19, &format!("1 of home; {left_out}"));
+        check(&objects, Some(&wanted), 9, "too large");
     }
 
     #[test]
