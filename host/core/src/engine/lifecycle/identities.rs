@@ -37,7 +37,8 @@ impl Plugin {
         is_unknown.and_then(|(account, identity)| Some((account, identity.asking.failed.as_ref()?)))
     }
 
-    /// Whether the host may send the requests of a version; None while that is not known. Without a ServiceAccount they are its own.
+    /// Whether the host may send the requests of a version; None while that is not known. Without a ServiceAccount they
+    /// are its own.
     fn may_act(&self, version: &Version) -> Option<bool> {
         let Some(account) = &version.service_account else { return Some(true) };
         self.identities.get(account)?.may_act
@@ -45,8 +46,8 @@ impl Plugin {
 }
 
 impl Lifecycle {
-    /// Asks about those as whom a plugin's versions act, and forgets the others. Once roles and bindings are listed, so that no change
-    /// after the review is missed.
+    /// Asks about those as whom a plugin's versions act, and forgets the others. Once roles and bindings are listed, so
+    /// that no change after the review is missed.
     pub(super) fn sync_identities(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let accounts = plugin.accounts();

@@ -47,6 +47,7 @@ struct Tenant {
 
 /// How long the list of a tenant's ConfigMaps may take before its plugins show that they are not known. The host may be denied it.
 const UNLISTED_MS: u64 = 60_000;
+
 fn kind() -> Kind {
     Kind::new("v1", "Namespace")
 }
