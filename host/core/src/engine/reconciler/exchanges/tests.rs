@@ -377,7 +377,7 @@ fn g11_however_many_plugins_a_tenant_has_they_have_one_plugins_requests_in_fligh
         }
         (0..48).for_each(|number| {
             if round < 3 {
-                alone.exchanges.drop_key(&key(&number.to_string()))
+                alone.exchanges.drop_key(&key(&number.to_string()));
             }
         });
     }
