@@ -2,11 +2,11 @@
 //! fault that a host meets. It must not know tokio, a socket or a real clock.
 //!
 //! `world.rs` is the loop, `shell.rs` performs the engine's effects, `cluster.rs` is the API server, `environment.rs`
-//! changes the cluster as others would, `http.rs` answers requests, `oracle.rs` checks every step and `converged.rs` the end. `recovery.rs` has
-//! what no watch reports: lost events, and a restored etcd. `election.rs` simulates several hosts with one Lease;
-//! `crontabs.rs` runs the real crontab for days, with a host that dies; in `successors.rs` it dies while it replaces Pods.
-//! In `narrowed.rs` plugins read parts of kinds, which change with their versions; `hostile.rs` has plugins, controllers and
-//! policies that never rest.
+//! changes the cluster as others would, `http.rs` answers requests, `oracle.rs` checks every step and `converged.rs`
+//! the end. `recovery.rs` has what no watch reports: lost events, and a restored etcd. `election.rs` simulates several
+//! hosts with one Lease; `crontabs.rs` runs the real crontab for days, with a host that dies; in `successors.rs` it
+//! dies while it replaces Pods. In `narrowed.rs` plugins read parts of kinds, which change with their versions;
+//! `hostile.rs` has plugins, controllers and policies that never rest.
 
 pub mod cluster;
 pub mod component;

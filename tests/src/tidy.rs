@@ -23,6 +23,8 @@ mod words;
 const MAX_FILE_LINES: usize = 800;
 /// Longest function, in lines.
 const MAX_FUNCTION_LINES: usize = 70;
+/// Widest line of a comment, in characters. rustfmt breaks code at 120 and leaves comments as they are.
+const MAX_COMMENT_WIDTH: usize = 132;
 /// ARCHITECTURE.md is a map of two screens.
 const MAX_ARCHITECTURE_LINES: usize = 140;
 
@@ -262,6 +264,21 @@ fn files_and_functions_stay_short_enough_to_be_read() {
         }
     }
     expect_none("too long", wrong);
+}
+
+#[test]
+fn comments_are_narrow_enough_to_be_read_beside_code() {
+    // A row of a table has to be one line.
+    let is_wide = |line: &str| {
+        let text = line.trim_start();
+        let is_row = text.trim_start_matches(['/', '!', ' ']).starts_with('|');
+        text.starts_with("//") && !is_row && line.chars().count() > MAX_COMMENT_WIDTH
+    };
+    let of = |source: &Source| {
+        let lines = source.text.lines().zip(1..).filter(|(line, _)| is_wide(line));
+        lines.map(|(_, number)| format!("{}:{number}", source.name())).collect::<Vec<_>>()
+    };
+    expect_none("comments wider than 132 characters", sources().iter().flat_map(of).collect());
 }
 
 #[test]

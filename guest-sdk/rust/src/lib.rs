@@ -156,9 +156,9 @@
 //! ```
 //!
 //! Kubernetes writes the status of built-in kinds, so an outcome for a Deployment has neither status nor conditions,
-//! and the host reports errors as Events alone. Objects that Kubernetes created, such as a Deployment's ReplicaSets,
-//! are not children of the plugin, even if it owns that kind. Several plugins may reconcile a built-in kind, as long as
-//! no two of them own children of the same kind.
+//! and the host reports errors as Events alone, and those of objects without a namespace in its log. Objects that
+//! Kubernetes created, such as a Deployment's ReplicaSets, are not children of the plugin, even if it owns that kind.
+//! Several plugins may reconcile a built-in kind, as long as no two of them own children of the same kind.
 //!
 //! # Some objects of a kind
 //!
@@ -176,11 +176,12 @@
 //! # Children in other namespaces
 //!
 //! A child is in the namespace of its owner, or in any if the owner is cluster-scoped: Kubernetes knows no owners in other
-//! namespaces. `namespaces = "any"` in `owns(...)` lifts that for a kind, and `namespaces = ["shared"]` for some. Its children have no owner reference; the host
-//! marks them, shows them to [`Context::owned`] like others, and deletes them before their owner is gone, which has the
-//! plugin's finalizer for that. An object that has a child's name and is not marked is never touched. A user who may create
-//! the owner has the plugin write wherever the plugin names a namespace, so name them with care. In the host's own
-//! namespace only owners in it have children: a child there is refused like one whose name is taken.
+//! namespaces. `namespaces = "any"` in `owns(...)` lifts that for a kind, and `namespaces = ["shared"]` for some. Its
+//! children have no owner reference; the host marks them, shows them to [`Context::owned`] like others, and deletes
+//! them before their owner is gone, which has the plugin's finalizer for that. An object that has a child's name and is
+//! not marked is never touched. A user who may create the owner has the plugin write wherever the plugin names a
+//! namespace, so name them with care. In the host's own namespace only owners in it have children: a child there is
+//! refused like one whose name is taken.
 //!
 //! ```
 //! use mortise_sdk::prelude::*;

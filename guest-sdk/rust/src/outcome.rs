@@ -367,7 +367,8 @@ impl Child {
 
     /// The map at this path, "data", belongs to this plugin as a whole: the host removes members that the child does
     /// not have, also those of other managers; one that the API server sets again, its default, stays. At most 16 of 16
-    /// names each. For a kind that is updated in place, and not within metadata and status. The path is written as in [`crate::Query::fields`].
+    /// names each. For a kind that is updated in place, and not within metadata and status. The path is written as in
+    /// [`crate::Query::fields`].
     #[must_use]
     pub fn exact(mut self, path: impl Into<String>) -> Self {
         self.exact.push(path.into());
@@ -416,7 +417,8 @@ pub enum Handling {
     Keep,
 }
 
-/// An Event, as `kubectl describe` shows it.
+/// An Event, as `kubectl describe` shows it. About an object without a namespace it shows neither reason nor message,
+/// since it is in the namespace `default`, which others may read: the host's log has them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Normal or Warning.

@@ -25,6 +25,8 @@ const MAX_OF_A_PLUGIN: usize = 512;
 /// Beyond that every plugin keeps an equal share. Of the objects, one plugin may have all as long as no other needs
 /// space: an object whose burst is forgotten gets another one.
 const MAX_IN_ALL: usize = 16_384;
+/// The reason of an Event whose reason is not shown.
+const WITHHELD: &str = "PluginEvent";
 /// The API server's bound of `reportingController`, behind its prefix.
 const LABEL_BYTES: usize = 63;
 
@@ -37,6 +39,35 @@ pub struct EventRecord {
     pub reason: String,
     /// For a person.
     pub note: String,
+    /// Who has chosen these.
+    pub words: Words,
+}
+
+/// Whose words an Event has. Those of a guest may be anything that it has read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Words {
+    /// The host's alone.
+    Host,
+    /// The note may have a guest's, as the message of a failure or the name of a child.
+    Note,
+    /// The reason too.
+    Guest,
+}
+
+impl EventRecord {
+    /// As it may be said of an object. An Event about one without a namespace is in the namespace "default", which people may
+    /// view who may see nothing of what the plugin has read.
+    fn about(self, object: &Object) -> Self {
+        if self.words == Words::Host || !object.name.namespace.is_empty() {
+            return self;
+        }
+        let reason = if self.words == Words::Guest { WITHHELD.to_owned() } else { self.reason };
+        let note = format!(
+            "what the plugin says may be what it has read, so it is not shown here: see the status of {}, and the host's log",
+            object.reference()
+        );
+        Self { reason, note, ..self }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -118,7 +149,7 @@ impl EventLog {
 
     /// Records an Event about an object, and returns its write unless it exceeds the bounds (X10).
     pub fn record(&mut self, now: Now, plugin: Option<&str>, about: &Object, record: EventRecord) -> Option<WriteOp> {
-        let EventRecord { warning, reason, note } = record;
+        let EventRecord { warning, reason, note, .. } = record.about(about);
         let note = EVENT_NOTE.own(note);
         let type_ = if warning { "Warning" } else { "Normal" };
         let key = fingerprint(&[&about.uid, type_, &reason, &note]);
@@ -268,7 +299,7 @@ mod tests {
     use crate::object::tests::Sample;
 
     fn record(note: &str) -> EventRecord {
-        EventRecord { warning: true, reason: "Trap".to_owned(), note: note.to_owned() }
+        EventRecord { warning: true, reason: "Trap".to_owned(), note: note.to_owned(), words: Words::Note }
     }
 
     /// The name, count and note of the Event, if it is sent.
@@ -324,12 +355,42 @@ mod tests {
         assert_eq!(note_of("fine\n  Normal  Forged  1s  other\u{1b}[2J"), "fine   Normal  Forged  1s  other");
     }
 
+    #[test]
+    fn g6_an_event_about_an_object_without_a_namespace_has_no_word_of_a_guest() {
+        let (mut log, node, pod) = (log(), Sample::new("Node", "", "n1").build(), Sample::pod("default", "x").build());
+        let mut said = |about: &Object, words: Words, secret: &str| {
+            let record = EventRecord { warning: true, reason: secret.to_owned(), note: secret.to_owned(), words };
+            log.record(Now { mono_ms: 0, unix_ms: 0 }, Some("podset"), about, record).map(|op| {
+                let WriteOp::Apply { target, body, .. } = op else { panic!("{op:?}") };
+                let body: Value = serde_json::from_str(&body).unwrap();
+                let text = |field: &str| body[field].as_str().unwrap().to_owned();
+                ([&*target.name.namespace, &target.name.name].join("/"), text("reason"), text("note"))
+            })
+        };
+        let where_to_look = "what the plugin says may be what it has read, so it is not shown here: see the status of Node n1, and \
+                             the host's log";
+        let (name, reason, note) = said(&node, Words::Guest, "hunter2").unwrap();
+        assert_eq!((&*reason, &*note), ("PluginEvent", where_to_look));
+        assert!(name.starts_with("default/n1."), "{name}");
+        assert_eq!(
+            said(&node, Words::Guest, "hunter3").map(|(again, ..)| again),
+            Some(name),
+            "the name follows from no word"
+        );
+        let (_, reason, note) = said(&node, Words::Note, "Trap").unwrap();
+        assert_eq!((&*reason, &*note), ("Trap", where_to_look));
+        let (_, reason, note) = said(&node, Words::Host, "Serving").unwrap();
+        assert_eq!((&*reason, &*note), ("Serving", "Serving"));
+        let (_, reason, note) = said(&pod, Words::Guest, "Synced").unwrap();
+        assert_eq!((&*reason, &*note), ("Synced", "Synced"), "who may view the object's namespace may view the object");
+    }
+
     /// Records one Event about each of `count` objects of a plugin, a millisecond apart.
     fn flood(log: &mut EventLog, plugin: &str, count: usize) {
         for number in 0..count as u64 {
             let about = Sample::pod("a", "x").uid(&format!("{plugin}/{number}")).build();
-            let record = EventRecord { warning: true, reason: "Trap".to_owned(), note: "x".repeat(1 << 16) };
-            log.record(Now { mono_ms: number, unix_ms: number }, Some(plugin), &about, record);
+            let now = Now { mono_ms: number, unix_ms: number };
+            log.record(now, Some(plugin), &about, record(&"x".repeat(1 << 16)));
         }
     }
 

@@ -2,10 +2,12 @@
 //! The marks and the references that make an object somebody's say nothing about who wrote them, so a user who may write
 //! objects of a kind can give an owner any number of them. Such objects must not end the reads of the owner's plugin.
 //!
-//! Each namespace has a budget of its own: what the last outcome wanted is shown first, then the owner's namespace, then
-//! the others from the smallest to the largest, each as a whole while it fits. Objects that no plugin's field manager has
-//! written come after those that one has: anybody can write under such a name, so that sorts out copies and proves nothing.
-//! What was left out is not deleted for being unwanted either. Nothing here reads a store or writes.
+//! Each namespace has a budget of its own. What the last outcome wanted is shown first, then the rest; of both, first what
+//! is in the owner's namespace, then in the others from the one that has had such an object for longest, each as a whole
+//! while it fits. The host makes an owner's children early, who forges some has to learn the owner's UID first, and the API
+//! server alone says when an object was made. Of the rest, what is not as the host makes children comes last: anybody can
+//! write as it does, so that sorts out copies and proves nothing. What was left out is not deleted for being unwanted
+//! either. Nothing here reads a store or writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,16 +23,28 @@ pub(crate) const MAX_OWNED: usize = 2 * MAX_CHILDREN;
 /// Places that the message names; the first ones are enough to look for who writes there.
 const SHOWN_PLACES: usize = 3;
 
-/// The objects of a namespace that a plugin's field manager has written, or the others.
-type Place = (Arc<str>, bool);
+/// How much an object looks like a child that the host has made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Standing {
+    /// The last outcome wanted it.
+    Wanted,
+    /// A plugin's field manager has written it, and it has the key that each child has.
+    Child,
+    /// So it is, and it is being deleted.
+    Leaving,
+    /// It is not.
+    Other,
+}
+
+/// The objects of a namespace that look the same way.
+type Place = (Arc<str>, Standing);
 
 /// What one read did not show of an owner's objects of a kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeftOut {
     kind: Kind,
-    /// All objects of these, but for [`Self::wanted`].
     places: BTreeSet<Place>,
-    /// What the last outcome wanted was shown wherever it is.
+    /// What the last outcome wanted.
     wanted: BTreeSet<Name>,
 }
 
@@ -47,39 +61,38 @@ pub(crate) struct Owned<'a> {
 }
 
 impl<'a> Owned<'a> {
-    /// The objects that fit, in their order. None when what must be shown does not fit: what the last outcome wanted or,
-    /// without one, what is in the owner's namespace.
+    /// The objects that fit, in their order. None when what must be shown does not fit: in the owner's namespace, what the
+    /// last outcome wanted or, without one, what looks like children. Elsewhere others may make a child as large as they like.
     pub(crate) fn fit(self, bytes_of: impl Fn(&Object) -> usize) -> Option<(Vec<&'a Arc<Object>>, LeftOut)> {
         let Self { kind, objects, home, wanted, most_bytes } = self;
         let is_wanted = |object: &Object| wanted.as_ref().is_some_and(|wanted| wanted.contains(&object.reference()));
         let mut left_out = LeftOut { kind: kind.clone(), places: BTreeSet::new(), wanted: BTreeSet::new() };
         let mut room = Room { bytes: most_bytes, objects: MAX_OWNED };
-        let mut places: BTreeMap<Place, Room> = BTreeMap::new();
+        let mut places: BTreeMap<Place, (Room, u32)> = BTreeMap::new();
         for object in &objects {
-            let taken = Room { bytes: bytes_of(object) as u64, objects: 1 };
             if is_wanted(object) {
-                room = room.without(taken)?;
                 left_out.wanted.insert(object.name.clone());
-            } else {
-                places.entry(place(object)).or_default().add(taken);
             }
+            let place = left_out.place(object);
+            let (of_place, since_s) = places.entry(place).or_insert((Room::default(), u32::MAX));
+            of_place.add(Room { bytes: bytes_of(object) as u64, objects: 1 });
+            *since_s = object.created_unix_s.min(*since_s);
         }
+        let least = if wanted.is_some() { Standing::Wanted } else { Standing::Child };
         let is_home = |namespace: &str| namespace == home;
-        let mut places: Vec<(Place, Room)> = places.into_iter().collect();
-        places.sort_by_key(|((namespace, is_written), taken)| (!is_home(namespace), !is_written, taken.bytes));
-        for (place, taken) in places {
-            match room.without(taken) {
+        let mut places: Vec<(Place, (Room, u32))> = places.into_iter().collect();
+        places.sort_by_key(|((namespace, standing), (of_place, since_s))| {
+            (*standing, !is_home(namespace), *since_s, of_place.bytes)
+        });
+        for (place, (of_place, _)) in places {
+            match room.without(of_place) {
                 Some(left) => room = left,
-                None if is_home(&place.0) && wanted.is_none() => return None,
+                None if is_home(&place.0) && place.1 == least => return None,
                 None => _ = left_out.places.insert(place),
             }
         }
         Some((objects.into_iter().filter(|object| !left_out.has(object)).collect(), left_out))
     }
-}
-
-fn place(object: &Object) -> Place {
-    (Arc::clone(&object.name.namespace), object.is_written)
 }
 
 /// Bytes and a number of objects.
@@ -104,7 +117,21 @@ impl Room {
 impl LeftOut {
     /// Whether an object of the owner was not shown, or would not have been.
     pub fn has(&self, object: &Object) -> bool {
-        object.kind == self.kind && self.places.contains(&place(object)) && !self.wanted.contains(&object.name)
+        object.kind == self.kind && self.places.contains(&self.place(object))
+    }
+
+    fn place(&self, object: &Object) -> Place {
+        let is_as_made = object.is_written && object.child_key.is_some();
+        let standing = if self.wanted.contains(&object.name) {
+            Standing::Wanted
+        } else if !is_as_made {
+            Standing::Other
+        } else if object.deleting {
+            Standing::Leaving
+        } else {
+            Standing::Child
+        };
+        (Arc::clone(&object.name.namespace), standing)
     }
 
     /// Of which kind.
@@ -128,9 +155,14 @@ impl fmt::Display for LeftOut {
              does not see, and the host does not delete, ",
             self.kind
         )?;
-        for (number, (namespace, is_written)) in self.places.iter().take(SHOWN_PLACES).enumerate() {
-            let (comma, which) =
-                (if number > 0 { ", " } else { "" }, if *is_written { "" } else { " that no plugin has written" });
+        for (number, (namespace, standing)) in self.places.iter().take(SHOWN_PLACES).enumerate() {
+            let comma = if number > 0 { ", " } else { "" };
+            let which = match standing {
+                Standing::Wanted => " that the last outcome wanted",
+                Standing::Child => "",
+                Standing::Leaving => " that are being deleted",
+                Standing::Other => " that are not as the host makes them",
+            };
             write!(f, "{comma}those in {namespace:?}{which}")?;
         }
         match self.places.len().saturating_sub(SHOWN_PLACES) {
@@ -145,11 +177,29 @@ mod tests {
     use super::*;
     use crate::object::tests::Sample;
 
-    const WRITTEN: &str = "mortise/podset";
+    /// As the host makes a child.
+    const CHILD: (&str, &str) = ("mortise/podset", r#""annotations":{"mortise.dev/child":"0"}"#);
+    const LEAVING: (&str, &str) =
+        ("mortise/podset", r#""annotations":{"mortise.dev/child":"0"},"deletionTimestamp":"2026-11-21T10:00:00Z""#);
+    const KEYLESS: (&str, &str) = ("mortise/podset", r#""annotations":{"a":"b"}"#);
+    const KUBECTL: (&str, &str) = ("kubectl-client-side-apply", r#""annotations":{"mortise.dev/child":"0"}"#);
 
-    fn in_place(namespace: &'static str, names: std::ops::Range<usize>, manager: &str) -> Vec<Arc<Object>> {
-        let of = |name: usize| Sample::pod(namespace, &format!("{name:05}")).owner("77").manager(manager).shared();
+    /// Objects of a namespace that were made in the year, by this field manager and with these metadata.
+    fn made(
+        year: u32,
+        namespace: &'static str,
+        names: std::ops::Range<usize>,
+        (manager, metadata): (&str, &str),
+    ) -> Vec<Arc<Object>> {
+        let metadata = format!(r#"{metadata},"creationTimestamp":"{year}-11-21T10:00:00Z""#);
+        let of = |name: usize| {
+            Sample::pod(namespace, &format!("{name:05}")).owner("77").manager(manager).metadata(&metadata).shared()
+        };
         names.map(of).collect()
+    }
+
+    fn in_place(namespace: &'static str, names: std::ops::Range<usize>, made_by: (&str, &str)) -> Vec<Arc<Object>> {
+        made(2026, namespace, names, made_by)
     }
 
     /// What is shown, by namespace, of objects that have ten bytes each, and the message about the rest.
@@ -177,9 +227,9 @@ mod tests {
 
     #[test]
     fn x3_a_namespace_that_is_full_of_forged_objects_fills_its_own_budget_alone() {
-        let mut objects = in_place("home", 0..3, WRITTEN);
-        objects.extend(in_place("a", 0..2, WRITTEN));
-        objects.extend(in_place("forged", 0..20, WRITTEN));
+        let mut objects = in_place("home", 0..3, CHILD);
+        objects.extend(in_place("a", 0..2, CHILD));
+        objects.extend(in_place("forged", 0..20, CHILD));
         check(&objects, None, 250, "2 of a, 20 of forged, 3 of home; ");
         check(&objects, None, 249, r#"2 of a, 3 of home; those in "forged""#);
         check(&objects, None, 50, r#"2 of a, 3 of home; those in "forged""#);
@@ -189,38 +239,68 @@ mod tests {
 
     #[test]
     fn x3_what_the_last_outcome_wanted_is_shown_also_beside_forged_objects_in_its_own_namespace() {
-        let mut objects = in_place("home", 0..4, WRITTEN);
-        objects.extend(in_place("forged", 0..20, WRITTEN));
+        let mut objects = in_place("home", 0..4, CHILD);
+        objects.extend(in_place("forged", 0..20, CHILD));
         let wanted = [&objects[0], &objects[5]];
         check(&objects, Some(&wanted), 239, r#"1 of forged, 4 of home; those in "forged""#);
         check(&objects, Some(&wanted), 50, r#"1 of forged, 4 of home; those in "forged""#);
         check(&objects, Some(&wanted), 49, r#"1 of forged, 1 of home; those in "forged", those in "home""#);
-        check(&objects, Some(&wanted), 19, "too large");
+        let left_out = r#"those in "forged" that the last outcome wanted, those in "forged", those in "home""#;
+        check(&objects, Some(&wanted), 19, &format!("1 of home; {left_out}"));
+        check(&objects, Some(&wanted), 9, "too large");
     }
 
     #[test]
     fn x3_what_no_plugin_has_written_is_left_out_first_unless_it_was_wanted() {
-        let mut objects = in_place("a", 0..2, "kubectl-client-side-apply");
-        objects.extend(in_place("b", 0..3, WRITTEN));
-        check(&objects, None, 49, r#"3 of b; those in "a" that no plugin has written"#);
-        check(&objects, None, 19, r#"; those in "a" that no plugin has written, those in "b""#);
+        let mut objects = in_place("a", 0..2, KUBECTL);
+        objects.extend(in_place("b", 0..3, CHILD));
+        check(&objects, None, 49, r#"3 of b; those in "a" that are not as the host makes them"#);
+        check(&objects, None, 19, r#"; those in "a" that are not as the host makes them, those in "b""#);
         let wanted = [&objects[0]];
-        check(&objects, Some(&wanted), 49, r#"1 of a, 3 of b; those in "a" that no plugin has written"#);
+        check(&objects, Some(&wanted), 49, r#"1 of a, 3 of b; those in "a" that are not as the host makes them"#);
+    }
+
+    #[test]
+    fn x3_of_other_namespaces_the_one_with_the_oldest_child_is_shown_first_however_large_it_is() {
+        let mut objects = made(2025, "own", 0..1, CHILD);
+        objects.extend(in_place("own", 1..15, CHILD));
+        objects.extend(in_place("forged", 0..2, CHILD));
+        check(&objects, None, 170, "2 of forged, 15 of own; ");
+        check(&objects, None, 169, r#"15 of own; those in "forged""#);
+        check(&objects, None, 149, r#"2 of forged; those in "own""#);
+        objects.extend(made(2024, "forged", 2..3, KUBECTL));
+        objects.extend(made(2024, "forged", 3..4, KEYLESS));
+        objects.extend(made(2024, "forged", 4..5, LEAVING));
+        let left_out = r#"those in "forged", those in "forged" that are being deleted, those in "forged" that are not as the host makes them"#;
+        check(&objects, None, 150, &format!("15 of own; {left_out}"));
+    }
+
+    #[test]
+    fn q4_x3_what_the_host_has_not_made_ends_no_read_in_the_owners_namespace_either() {
+        for forged in [KUBECTL, KEYLESS, LEAVING] {
+            let mut objects = in_place("home", 0..3, CHILD);
+            objects.extend(in_place("home", 3..21, forged));
+            objects.extend(in_place("a", 0..2, CHILD));
+            let which =
+                if forged == LEAVING { "that are being deleted" } else { "that are not as the host makes them" };
+            check(&objects, None, 229, &format!(r#"2 of a, 3 of home; those in "home" {which}"#));
+            check(&objects, None, 30, &format!(r#"3 of home; those in "a", those in "home" {which}"#));
+            check(&objects, None, 29, "too large");
+        }
     }
 
     #[test]
     fn x3_a_number_of_objects_that_no_owner_can_have_is_cut_however_small_they_are() {
-        let mut objects = in_place("home", 0..1, WRITTEN);
-        objects.extend(in_place("forged", 0..MAX_OWNED - 1, WRITTEN));
+        let mut objects = in_place("home", 0..1, CHILD);
+        objects.extend(in_place("forged", 0..MAX_OWNED - 1, CHILD));
         check(&objects, None, 1 << 20, &format!("{} of forged, 1 of home; ", MAX_OWNED - 1));
-        objects.extend(in_place("forged", MAX_OWNED..MAX_OWNED + 1, WRITTEN));
+        objects.extend(in_place("forged", MAX_OWNED..MAX_OWNED + 1, CHILD));
         check(&objects, None, 1 << 20, r#"1 of home; those in "forged""#);
     }
 
     #[test]
     fn the_message_names_three_places_and_counts_the_rest() {
-        let objects: Vec<_> =
-            ["a", "b", "c", "d", "e"].into_iter().flat_map(|at| in_place(at, 0..2, WRITTEN)).collect();
+        let objects: Vec<_> = ["a", "b", "c", "d", "e"].into_iter().flat_map(|at| in_place(at, 0..2, CHILD)).collect();
         check(&objects, None, 10, r#"; those in "a", those in "b", those in "c", and 2 more such places"#);
     }
 }

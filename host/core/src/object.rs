@@ -46,6 +46,8 @@ pub struct Object {
     pub resource_version: ResourceVersion,
     /// metadata.generation; 0 for kinds that have none.
     pub generation: i64,
+    /// metadata.creationTimestamp in Unix seconds, which the API server alone says; the end of time for an object without one.
+    pub created_unix_s: u32,
     /// Whether metadata.deletionTimestamp is set.
     pub deleting: bool,
     /// metadata.labels.

@@ -53,6 +53,15 @@ pub enum Observation {
         /// The fault.
         fault: GuestFault,
     },
+    /// An Event about an object without a namespace was recorded without what the plugin says.
+    Withheld {
+        /// The reconcile.
+        cause: Cause,
+        /// The Event's reason.
+        reason: String,
+        /// The Event's note.
+        note: String,
+    },
     /// A plugin's new digest took over.
     Activated {
         /// The plugin.

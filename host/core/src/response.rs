@@ -323,8 +323,9 @@ pub fn bounded_ms(seconds: u64) -> u64 {
     seconds.saturating_mul(1_000).min(MAX_RETRY_AFTER_MS)
 }
 
-/// Makes a message fit to be shown, since it may repeat what a guest wrote, and shortens a long one to its beginning, which says what failed, and its end, which says why: the API server puts the
-/// whole object between them when a patch does not fit.
+/// Makes a message fit to be shown, since it may repeat what a guest wrote, and shortens a long one to its beginning,
+/// which says what failed, and its end, which says why: the API server puts the whole object between them when a patch
+/// does not fit.
 pub fn cut(message: &str) -> String {
     const GAP: &str = " ... ";
     let chars = message.chars().count();

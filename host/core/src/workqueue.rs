@@ -3,7 +3,8 @@
 //! A key is queued at most once, so bursts coalesce. Each controller has three lanes, live before retry before resync,
 //! with ageing, so that a higher lane slows a lower one and never starves it. Plugins, or the plugins of a tenant together, take
 //! turns of [`QUANTUM_US`], the one that had used the least measured time first, so a slow plugin delays its own keys (Q4);
-//! among equals, the plugin whose last turn is the longest ago. A plugin that has more to do than resyncs is ahead of those that have not.
+//! among equals, the plugin whose last turn is the longest ago. A plugin that has more to do than resyncs is ahead of
+//! those that have not.
 //!
 //! A take costs the logarithm of the queued keys. A controller or plugin that may not run when its turn comes is
 //! parked, and no take visits it before it is unparked.

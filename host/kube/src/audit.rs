@@ -31,8 +31,8 @@ const MAX_RESTARTS: u32 = 2;
 const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json");
 
-/// Lists a slice of a kind live and sends it page by page, converted by `wrap`. A slow receiver slows the list down. Dropping the future
-/// ends it.
+/// Lists a slice of a kind live and sends it page by page, converted by `wrap`. A slow receiver slows the list down.
+/// Dropping the future ends it.
 pub async fn run<S, F>(api: ApiServer, slice: Slice, sink: S, wrap: F)
 where
     S: Sink,

@@ -2,8 +2,8 @@
 //! nothing and does no I/O itself. It owns the engine, so nothing is locked.
 //!
 //! Inputs come through one queue that is bounded by number and bytes: a watch that lists faster than the engine steps waits. No
-//! effect waits for an input, so the two directions cannot deadlock. The stop signal has a channel of its own, so that it waits for no
-//! input.
+//! effect waits for an input, so the two directions cannot deadlock. The stop signal has a channel of its own, so that
+//! it waits for no input.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

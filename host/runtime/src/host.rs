@@ -139,18 +139,20 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
         "mortise runs"
     );
     if !config.require_service_account {
-        let who = who_has_the_hosts_rights(&config.namespace.to_string(), config.plugin_dir.as_deref());
-        tracing::warn!("{who}");
+        let (folder, kubeconfig) = (config.plugin_dir.as_deref(), config.kubeconfig.as_deref());
+        tracing::warn!("{}", who_has_the_hosts_rights(&config.namespace.to_string(), folder, kubeconfig));
     }
     end(&mut signals, asked, &mut failures, &loader, (stop, drained), registrar, election).await
 }
 
-/// Who can do what the host may, where plugins may act as the host itself.
-fn who_has_the_hosts_rights(namespace: &str, folder: Option<&Path>) -> String {
-    let folder = folder.map(|folder| format!(" or into {}", folder.display())).unwrap_or_default();
+/// Who can do what the host may, where plugins may act as the host itself, and how to see what that is.
+fn who_has_the_hosts_rights(namespace: &str, folder: Option<&Path>, kubeconfig: Option<&Path>) -> String {
+    let folder = folder.map(|folder| format!(", who may write into {}", folder.display())).unwrap_or_default();
+    let kubeconfig = kubeconfig.map(|file| format!(" --kubeconfig {}", file.display())).unwrap_or_default();
     format!(
-        "plugins whose Plugin names no ServiceAccount act with the host's own rights, so those who may write ConfigMaps in the \
-         namespace {namespace}{folder} have them; --require-service-account refuses such plugins"
+        "plugins whose Plugin names no ServiceAccount act with the host's own rights, which `kubectl auth can-i --list{kubeconfig}` prints \
+         with the host's credentials. So who may write ConfigMaps in the namespace {namespace}{folder}, or who may write Plugins, has \
+         them: he brings a component, or has one act as the host; --require-service-account refuses such plugins"
     )
 }
 
@@ -371,10 +373,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g9_a_host_that_lends_its_own_rights_says_to_whom() {
-        let said = "plugins whose Plugin names no ServiceAccount act with the host's own rights, so those who may write ConfigMaps in \
-                    the namespace mortise-system or into /plugins have them; --require-service-account refuses such plugins";
-        assert_eq!(who_has_the_hosts_rights("mortise-system", Some(Path::new("/plugins"))), said);
-        assert_eq!(who_has_the_hosts_rights("mortise-system", None), said.replace(" or into /plugins", ""));
+    fn g9_a_host_that_lends_its_own_rights_says_which_and_to_whom() {
+        let said = "plugins whose Plugin names no ServiceAccount act with the host's own rights, which `kubectl auth can-i --list \
+                    --kubeconfig /kc` prints with the host's credentials. So who may write ConfigMaps in the namespace \
+                    mortise-system, who may write into /plugins, or who may write Plugins, has them: he brings a component, or has \
+                    one act as the host; --require-service-account refuses such plugins";
+        let [folder, kubeconfig] = ["/plugins", "/kc"].map(Path::new);
+        assert_eq!(who_has_the_hosts_rights("mortise-system", Some(folder), Some(kubeconfig)), said);
+        let in_a_pod = said.replace(", who may write into /plugins", "").replace(" --kubeconfig /kc", "");
+        assert_eq!(who_has_the_hosts_rights("mortise-system", None, None), in_a_pod);
     }
 }

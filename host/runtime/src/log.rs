@@ -253,7 +253,9 @@ impl Observations {
                 let occurrence = self.count_fault(cause, fault);
                 span(cause).in_scope(|| fault_line(fault, occurrence));
             }
-            Observation::BreakerOpened { cause, .. } | Observation::WriteFailed { cause: Some(cause), .. } => {
+            Observation::BreakerOpened { cause, .. }
+            | Observation::Withheld { cause, .. }
+            | Observation::WriteFailed { cause: Some(cause), .. } => {
                 span(cause).in_scope(|| self.line(observation));
             }
             _ => self.line(observation),
@@ -291,6 +293,7 @@ fn payer(observation: &Observation) -> Option<&Arc<str>> {
         Observation::Reconciled { cause, .. }
         | Observation::TurnEnded { cause }
         | Observation::Fault { cause, .. }
+        | Observation::Withheld { cause, .. }
         | Observation::BreakerOpened { cause, .. } => Some(&cause.controller),
         Observation::WriteFailed { cause, .. } => cause.as_ref().map(|cause| &cause.controller),
         Observation::Activated { plugin, .. }
@@ -314,6 +317,7 @@ fn repeating(observation: &Observation) -> Option<(&'static str, String, &str)> 
     match observation {
         Observation::WriteFailed { target, error, .. } => Some(("failed writes", target.to_string(), &error.message)),
         Observation::Undecodable { kind, message } => Some(("undecodable objects", kind.to_string(), message)),
+        Observation::Withheld { cause, note, .. } => Some(("notes of Events", cause.object.to_string(), note)),
         Observation::BreakerOpened { cause, message } => Some(("stopped writes", cause.object.to_string(), message)),
         Observation::CacheLagging { object } => Some(("a late watch", object.to_string(), "")),
         _ => None,
@@ -433,6 +437,7 @@ fn line(observation: &Observation) {
             warn!(%object, "the watch does not show the host's own write; reading live");
         }
         Observation::Throttled { message, .. } => warn!("a plugin is slowed down: {message}"),
+        Observation::Withheld { reason, note, .. } => info!(reason, "of an Event: {note}"),
         Observation::BreakerOpened { message, .. } => warn!("writes are stopped as a fight: {message}"),
         Observation::WatchFailed { kind, error } => warn!(%kind, %error, "cannot watch"),
         Observation::Audited { kind, differences } if differences.is_empty() => debug!(%kind, "the cache was audited"),

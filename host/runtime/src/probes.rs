@@ -1,9 +1,9 @@
 //! Whether the host is live and ready, in the format of kube-apiserver's probes (`/readyz?verbose`).
 //!
-//! Live: no step of the event loop hangs. Ready: inputs do not wait long for it, every source was listed once, the plugins found by then serve, and the
-//! kinds of serving plugins and the host's own were listed; so a rollout ends the old host only when the new one can
-//! serve its webhooks. A plugin that was refused, is blocked, or came later is shown but does not make the host
-//! unready: the others serve, and a restart would not help.
+//! Live: no step of the event loop hangs. Ready: inputs do not wait long for it, every source was listed once, the
+//! plugins found by then serve, and the kinds of serving plugins and the host's own were listed; so a rollout ends the
+//! old host only when the new one can serve its webhooks. A plugin that was refused, is blocked, or came later is shown
+//! but does not make the host unready: the others serve, and a restart would not help.
 
 use mortise_core::engine::Health;
 

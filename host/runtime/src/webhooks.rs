@@ -1,6 +1,7 @@
 //! Admission and conversion webhooks. `webhooks/review.rs` and `webhooks/convert.rs` respond to one request,
-//! `webhooks/capacity.rs` and `webhooks/room.rs` bound the requests, `webhooks/parsing.rs` reads their JSON, `webhooks/clients.rs` says whose they may be, `webhooks/registrar.rs` registers the webhooks with the API server; this
-//! file has what they share: the backend of each plugin.
+//! `webhooks/capacity.rs` and `webhooks/room.rs` bound the requests, `webhooks/parsing.rs` reads their JSON,
+//! `webhooks/clients.rs` says whose they may be, `webhooks/registrar.rs` registers the webhooks with the API server;
+//! this file has what they share: the backend of each plugin.
 //!
 //! The engine chooses the backends: a version serves until the next one does.
 

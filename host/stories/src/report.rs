@@ -22,7 +22,10 @@ pub struct Case {
 /// use mortise_stories::report::{Case, junit};
 ///
 /// let result = Case {
-///     plugin: "podset".into(), story: "scaled".into(), elapsed: std::time::Duration::from_millis(12), failures: vec!["a < b".into()],
+///     plugin: "podset".into(),
+///     story: "scaled".into(),
+///     elapsed: std::time::Duration::from_millis(12),
+///     failures: vec!["a < b".into()],
 /// };
 /// assert!(junit(&[result]).contains("<testcase classname=\"podset\" name=\"scaled\" time=\"0.012\">"));
 /// ```

@@ -48,8 +48,8 @@ pub struct EngineOptions {
     /// Source lines in the backtraces of traps, for components of an author's own: the host keeps and parses their
     /// debugging information, which may be as large as their code several times over.
     pub lines: bool,
-    /// Compile in two thirds of the time (0.25 s for 0.38 of a component of 4.6 MB, most of it debugging information), to larger and
-    /// slower code: for a component that its author is writing.
+    /// Compile in two thirds of the time (0.25 s for 0.38 of a component of 4.6 MB, most of it debugging information),
+    /// to larger and slower code: for a component that its author is writing.
     pub quick: bool,
     /// Where instances live.
     pub pooling: Pooling,

@@ -1,6 +1,6 @@
 //! WASI for plugins: every interface that toolchains' guests import, and no system behind it. The clocks show the
-//! call's time, the seed of hash maps is fixed and there are no random numbers, stdout and stderr are kept in memory, there are no files, environment or sockets,
-//! and nothing ever blocks (G5).
+//! call's time, the seed of hash maps is fixed and there are no random numbers, stdout and stderr are kept in memory,
+//! there are no files, environment or sockets, and nothing ever blocks (G5).
 //!
 //! wasmtime-wasi provides the interfaces, and the file and socket types, of which no guest can get a handle. What a
 //! guest can reach is implemented here on the state of its call, so that a call without WASI pays nothing for it.

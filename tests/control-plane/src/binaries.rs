@@ -1,5 +1,6 @@
 //! The control plane's binaries and kstatus: four Go modules in, paths of executables and of kwok's stages out; or one
-//! binary that is built already. Go modules are built once per (module files, flags, toolchain) and cached; a lookup takes as long as `go env`.
+//! binary that is built already. Go modules are built once per (module files, flags, toolchain) and cached; a lookup
+//! takes as long as `go env`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The bytes of a watch to its events. An input is the stream, read as one that begins with a list and as one that does not, or says
-//! what objects to make.
+//! The bytes of a watch to its events. An input is the stream, read as one that begins with a list and as one that does
+//! not, or says what objects to make.
 
 use bytes::Bytes;
 use mortise_core::generated;

@@ -325,8 +325,8 @@ const SECRET: &str = "YSBwYXNzd29yZCB0aGF0IG5vYm9keSBtYXkga25vdw==";
 /// Who may write ConfigMaps in the tenant's namespace, and read Events there.
 const MALLORY: &str = "mallory";
 
-/// A tenant with a Secret, which the ServiceAccount backup may read. The host may read Secrets too, for another plugin, and the tenant
-/// has lent it another ServiceAccount.
+/// A tenant with a Secret, which the ServiceAccount backup may read. The host may read Secrets too, for another plugin,
+/// and the tenant has lent it another ServiceAccount.
 fn world_with_secret() -> World {
     let world = world_with_tenant("tenant-unlent");
     let here = world.namespace.clone();

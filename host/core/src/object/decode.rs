@@ -15,6 +15,7 @@ use super::owner::read_mark;
 use super::{Kind, Name, Object, OwnerReference, ResourceVersion};
 use crate::generated::{self, Record};
 use crate::projection::Memo;
+use crate::time;
 use crate::well_known::{MANAGER_PREFIX, OWNER_UID_LABEL};
 
 /// Why a text cannot be decoded as an object.
@@ -123,6 +124,7 @@ impl<'a> Source<'a> {
             generated,
             uid: (&*uid.0).into(),
             generation: metadata.generation.unwrap_or(0),
+            created_unix_s: metadata.creation_timestamp.as_ref().map_or(u32::MAX, created),
             deleting: metadata.deletion_timestamp.is_some(),
             content_hash: AtomicU64::new(0),
             availability: OnceLock::new(),
@@ -244,6 +246,11 @@ impl<'a> Source<'a> {
     fn field(&self, field: &'static str, problem: String) -> DecodeError {
         DecodeError::Field { object: describe(self.text), field, problem }
     }
+}
+
+/// In Unix seconds.
+fn created(Text(text): &Text<'_>) -> u32 {
+    time::parse(text).and_then(|unix_ms| u32::try_from(unix_ms / 1_000).ok()).unwrap_or(u32::MAX)
 }
 
 /// Accepts digits only; `u64::from_str` would accept a sign too.

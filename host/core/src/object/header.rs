@@ -84,6 +84,8 @@ pub(super) struct Metadata<'a> {
     /// Borrowed, because its position in the text is needed; digits have no escapes.
     pub(super) resource_version: Option<&'a str>,
     pub(super) generation: Option<i64>,
+    #[serde(borrow)]
+    pub(super) creation_timestamp: Option<Text<'a>>,
     pub(super) deletion_timestamp: Option<IgnoredAny>,
     #[serde(borrow, default)]
     pub(super) labels: Labels<'a>,

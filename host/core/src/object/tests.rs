@@ -14,6 +14,7 @@ pub(crate) struct Sample {
     labels: BTreeMap<String, String>,
     owner: Option<String>,
     manager: Option<String>,
+    metadata: String,
     body: String,
 }
 
@@ -21,8 +22,8 @@ impl Sample {
     pub(crate) fn new(kind: &str, namespace: &'static str, name: &str) -> Self {
         let kind = Kind::new("v1", kind);
         let name = name.to_owned();
-        let (uid, labels, owner, manager, body) = Default::default();
-        Self { kind, namespace, name, uid, version: 1, labels, owner, manager, body }
+        let (uid, labels, owner, manager, metadata, body) = Default::default();
+        Self { kind, namespace, name, uid, version: 1, labels, owner, manager, metadata, body }
     }
 
     pub(crate) fn pod(namespace: &'static str, name: &str) -> Self {
@@ -55,6 +56,12 @@ impl Sample {
         self
     }
 
+    /// Adds members to the metadata: `"annotations":{"a":"b"}`.
+    pub(crate) fn metadata(mut self, members: &str) -> Self {
+        self.metadata = format!(",{members}");
+        self
+    }
+
     /// Adds members to the object: `"status":{"phase":"Running"}`.
     pub(crate) fn body(mut self, members: &str) -> Self {
         self.body = format!(",{members}");
@@ -74,12 +81,13 @@ impl Sample {
             format!(r#","managedFields":[{{"manager":"{manager}","operation":"Update","fieldsV1":{{"f:data":{{}}}}}}]"#)
         });
         format!(
-            r#"{{"apiVersion":"{}","kind":"{}","metadata":{{"name":"{}",{namespace}"uid":"{uid}","resourceVersion":"{}","labels":{}{owners}{managers}}}{}}}"#,
+            r#"{{"apiVersion":"{}","kind":"{}","metadata":{{"name":"{}",{namespace}"uid":"{uid}","resourceVersion":"{}","labels":{}{owners}{managers}{}}}{}}}"#,
             self.kind.api_version,
             self.kind.kind,
             self.name,
             self.version,
             serde_json::to_string(&self.labels).unwrap(),
+            self.metadata,
             self.body,
         )
     }
@@ -122,6 +130,7 @@ fn the_header_has_every_field_that_the_host_reads() {
     );
     assert_eq!((pod.label("app"), pod.label("tier"), pod.label("none")), (Some("web"), Some("front"), None));
     assert_eq!(pod.child_key.as_deref(), Some("0"));
+    assert_eq!(pod.created_unix_s, 1_795_255_200);
     assert_eq!(pod.desired.as_deref(), Some("ab\"12"));
     let controller = pod.controller.as_ref().unwrap();
     assert_eq!(controller.kind, Kind::new("app.example.com/v1alpha1", "PodSet"));

@@ -34,8 +34,9 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Marks the children and actions in the host's namespace, and that actions spare the ConfigMaps of plugins elsewhere: a user who may create an owner, or the plugin itself, could have
-    /// another plugin written there, or a Pod with the host's ServiceAccount.
+    /// Marks the children and actions in the host's namespace, and that actions spare the ConfigMaps of plugins
+    /// elsewhere: a user who may create an owner, or the plugin itself, could have another plugin written there, or a
+    /// Pod with the host's ServiceAccount.
     pub(crate) fn reserve(&mut self, Reserved { namespace, from_inside }: &Reserved, primary: &Object) {
         let has_children = primary.name.namespace == *namespace && !from_inside;
         for child in self.children.iter_mut().flatten() {

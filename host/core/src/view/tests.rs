@@ -25,12 +25,18 @@ fn phase(phase: &str) -> String {
     format!(r#""status":{{"phase":"{phase}"}}"#)
 }
 
+/// As the host makes a child of the Set.
+fn child(name: &str) -> Sample {
+    let sample = Sample::pod("shop", name).owner("77").manager("mortise/set");
+    sample.metadata(r#""annotations":{"mortise.dev/child":"0"}"#)
+}
+
 fn store() -> Store {
     let mut store = Store::new();
     let objects = [
         Sample::new("Set", "shop", "web").uid("77"),
-        Sample::pod("shop", "web-1").owner("77").label("app", "web").body(&phase("Pending")),
-        Sample::pod("shop", "web-0").owner("77").label("app", "web").body(&phase("Running")),
+        child("web-1").label("app", "web").body(&phase("Pending")),
+        child("web-0").label("app", "web").body(&phase("Running")),
         Sample::pod("shop", "other").owner("78"),
         Sample::pod("db", "sql").label("app", "sql"),
     ];

@@ -62,8 +62,8 @@ pub(super) enum Choice {
 }
 
 /// Where the next connection of a peer has its place. A connection is closed for one of a peer that has fewer, and one that
-/// has shown nothing also for one of a peer that has shown something: first those that have shown the least, of these those of the peer with the most, of these the
-/// one that has been idle longest.
+/// has shown nothing also for one of a peer that has shown something: first those that have shown the least, of these
+/// those of the peer with the most, of these the one that has been idle longest.
 pub(super) fn choose(peer: Peer, open: &[Open]) -> Choice {
     let mut counts: BTreeMap<Peer, usize> = BTreeMap::new();
     for connection in open {

@@ -30,7 +30,8 @@ mod tests;
 /// thirty others has its first one.
 const REQUESTS: Limit = Limit { all: 112, shared: 64, of_peer: 84 };
 /// What the requests of a class take. The largest take 8 MiB, a conversion of as much up to four times that with its
-/// response, and typical ones some 10 KiB. Two classes are in use at a time: reviews with a certificate or without, and conversions.
+/// response, and typical ones some 10 KiB. Two classes are in use at a time: reviews with a certificate or without, and
+/// conversions.
 const ROOM: Limits = Limits { all: 48 << 20, of_peer: 32 << 20 };
 /// client-go, and so the API server, sends a request again after this time, ten times or until the webhook's timeout.
 const RETRY_AFTER_SECONDS: u64 = 1;

@@ -17,6 +17,9 @@ const TENANT_SPACING_MS: u64 = 15_000;
 /// Between two reviews when one has failed, doubled with each failure up to the most.
 const FAILED_MS: u64 = 5_000;
 const MOST_FAILED_MS: u64 = 300_000;
+/// From the first failure until the last answer counts no more: what it allowed may have been taken away since. Longer than an API
+/// server takes to be replaced or to elect a leader of etcd, and as long as the longest time between two tries.
+pub(super) const UNANSWERED_MS: u64 = MOST_FAILED_MS;
 /// Between two reviews without a change: of what other authorizers than RBAC say, no watch tells.
 pub(super) const AGAIN_MS: u64 = 60 * 60_000;
 
@@ -26,6 +29,8 @@ pub(super) struct Asking {
     pub failed: Option<WriteError>,
     /// How often in succession.
     failures: u32,
+    /// Since when.
+    failing_since_ms: Option<u64>,
     /// The review whose answer is awaited. Any other answer is an earlier one.
     in_flight: Option<u64>,
     sent_ms: u64,
@@ -70,20 +75,34 @@ impl Asking {
     /// There is an answer; whether it is newer than all that has changed. `is_early`: what it depends on may have been made just
     /// now, and the API server may not know that yet. Without a change it is asked again at `again_ms`.
     pub fn answered(&mut self, is_early: bool, again_ms: u64, now_ms: u64) -> bool {
-        (self.failed, self.failures) = (None, 0);
-        let after_change = |ms| self.changed_ms.map(|changed_ms| changed_ms + ms).filter(|at_ms| self.sent_ms < *at_ms);
-        let unsettled = after_change(CHANGED_MS).or(after_change(SETTLED_MS)).map(|due_ms| self.spaced(due_ms));
+        (self.failed, self.failures, self.failing_since_ms) = (None, 0, None);
+        let unsettled = self.after_change(CHANGED_MS).or(self.after_change(SETTLED_MS));
         let unsettled = unsettled.or(is_early.then_some(now_ms + SETTLED_MS));
         self.due_ms = Some(unsettled.unwrap_or(again_ms));
         unsettled.is_none()
     }
 
-    /// There is no answer.
-    pub fn failed(&mut self, error: WriteError, now_ms: u64) {
+    /// There is no answer. Whether that is so for so long that the last one counts no more; tries begin anew then.
+    pub fn failed(&mut self, error: WriteError, now_ms: u64) -> bool {
         self.failed = Some(error);
+        let counts_until_ms = *self.failing_since_ms.get_or_insert(now_ms) + UNANSWERED_MS;
+        let is_unanswered = counts_until_ms <= now_ms;
+        if is_unanswered {
+            (self.failures, self.failing_since_ms) = (0, None);
+        }
         self.failures = self.failures.saturating_add(1);
         let doublings = self.failures.min(10) - 1;
-        self.due_ms = Some(now_ms + (FAILED_MS << doublings).min(MOST_FAILED_MS));
+        let again_ms = now_ms + (FAILED_MS << doublings).min(MOST_FAILED_MS);
+        let last_ms = Some(counts_until_ms).filter(|_| !is_unanswered);
+        // A change while the review was in flight is asked about as if that had been answered.
+        self.due_ms = [Some(again_ms), last_ms, self.after_change(CHANGED_MS)].into_iter().flatten().min();
+        is_unanswered
+    }
+
+    /// When to ask again after a change that the last review may be older than, if the API servers take so long to learn of it.
+    fn after_change(&self, ms: u64) -> Option<u64> {
+        let at_ms = self.changed_ms.map(|changed_ms| changed_ms + ms).filter(|at_ms| self.sent_ms < *at_ms);
+        at_ms.map(|at_ms| self.spaced(at_ms))
     }
 
     /// What made the last review fail has ended. Returns whether one had failed.

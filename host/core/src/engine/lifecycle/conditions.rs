@@ -28,7 +28,7 @@ const SHORT_DIGEST: usize = 12;
 /// Concerns both the serving version and the one that comes up.
 const PERMITTED: &str = "Permitted";
 /// The reason while the API server does not say what a plugin may.
-const REVIEW_FAILED: &str = "ReviewFailed";
+pub(super) const REVIEW_FAILED: &str = "ReviewFailed";
 
 #[derive(Debug)]
 pub(super) struct Conditions {

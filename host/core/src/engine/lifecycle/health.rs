@@ -47,8 +47,8 @@ impl Lifecycle {
         }
     }
 
-    /// What serving plugins of the host's namespace declare and the host itself reads that the cache does not show. What only a version that is
-    /// coming up declares, or what an object names, is missing to nobody who serves.
+    /// What serving plugins of the host's namespace declare and the host itself reads that the cache does not show.
+    /// What only a version that is coming up declares, or what an object names, is missing to nobody who serves.
     fn unlisted(&self, store: &Store) -> Vec<(Slice, Option<String>)> {
         let of_host = self.plugins.iter().filter(|(name, _)| tenant::of_plugin(name).is_none());
         // What a ready plugin declares is listed.

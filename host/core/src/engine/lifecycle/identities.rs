@@ -1,14 +1,15 @@
 //! Whether the host may act as the ServiceAccounts of plugins. The API server says so, before a version has anything of the
 //! cluster and again when a role or a binding changes that may let somebody act: a plugin is shown what its ServiceAccount may
 //! read, so those who bring one would read with rights that nobody lent to the host. Until the answer is yes, and from when it is
-//! no, the plugin has no definition, no informer and no call.
+//! no, or has not come for minutes, the plugin has no definition, no informer and no call.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Lifecycle;
-use super::asking::AGAIN_MS;
+use super::asking::{AGAIN_MS, UNANSWERED_MS};
 use super::bindings;
+use super::conditions::REVIEW_FAILED;
 use super::plugin::{Plugin, Refused, RefusedBy};
 use crate::component::Version;
 use crate::engine::context::Context;
@@ -36,7 +37,8 @@ impl Plugin {
         is_unknown.and_then(|(account, identity)| Some((account, identity.asking.failed.as_ref()?)))
     }
 
-    /// Whether the host may send the requests of a version; None while that is not known. Without a ServiceAccount they are its own.
+    /// Whether the host may send the requests of a version; None while that is not known. Without a ServiceAccount they
+    /// are its own.
     fn may_act(&self, version: &Version) -> Option<bool> {
         let Some(account) = &version.service_account else { return Some(true) };
         self.identities.get(account)?.may_act
@@ -44,8 +46,8 @@ impl Plugin {
 }
 
 impl Lifecycle {
-    /// Asks about those as whom a plugin's versions act, and forgets the others. Once roles and bindings are listed, so that no change
-    /// after the review is missed.
+    /// Asks about those as whom a plugin's versions act, and forgets the others. Once roles and bindings are listed, so
+    /// that no change after the review is missed.
     pub(super) fn sync_identities(&mut self, name: &Arc<str>, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(name) else { return };
         let accounts = plugin.accounts();
@@ -94,9 +96,17 @@ impl Lifecycle {
                 let is_early = identity.may_act.is_none() && !may_act;
                 identity.may_act = Some(may_act);
                 identity.asking.answered(is_early, now_ms + AGAIN_MS, now_ms);
-                if may_act { self.begin_acting(&name, cx) } else { self.end_acting(&name, &account, cx) }
+                match may_act {
+                    true => self.begin_acting(&name, cx),
+                    false => self.end_acting(&name, &account, self.may_not_act(&name, &account), cx),
+                }
             }
-            Err(error) => identity.asking.failed(error, now_ms),
+            Err(error) => {
+                let refusal = unanswered(&account, &error);
+                if identity.asking.failed(error, now_ms) && identity.may_act.take_if(|may_act| *may_act).is_some() {
+                    self.end_acting(&name, &account, refusal, cx);
+                }
+            }
         }
         self.arm_reviews(&name, cx);
         self.mark_dirty(&name);
@@ -112,21 +122,22 @@ impl Lifecycle {
     }
 
     /// What acts as the ServiceAccount ends, and what comes up is refused.
-    fn end_acting(&mut self, name: &Arc<str>, account: &Arc<ServiceAccount>, cx: &mut Context<'_>) {
+    fn end_acting(&mut self, name: &Arc<str>, account: &Arc<ServiceAccount>, why: Refusal, cx: &mut Context<'_>) {
         let acts = |version: &Version| version.service_account.as_ref() == Some(account);
         let Some(plugin) = self.plugins.get(name) else { return };
         let serves = plugin.active.as_ref().is_some_and(|active| acts(&active.version));
+        let was_refused = plugin.refused.as_ref().is_some_and(|refused| refused.by == RefusedBy::Identity);
         let comes_up =
             plugin.candidate.as_ref().map(|candidate| (acts(&candidate.version), candidate.stage.manifest()));
         let is_refused = match comes_up {
             Some((acts, manifest)) => acts && manifest.is_some(),
-            None => serves && plugin.offer.as_ref().is_some_and(|offer| acts(&offer.version())),
+            None => (serves || was_refused) && plugin.offer.as_ref().is_some_and(|offer| acts(&offer.version())),
         };
         if serves {
             self.stop(name, cx);
         }
         match is_refused {
-            true => self.refuse(name, RefusedBy::Identity, self.may_not_act(name, account), cx),
+            true => self.refuse(name, RefusedBy::Identity, why, cx),
             // One that is compiled is refused there.
             false => self.advance(name, cx),
         }
@@ -193,4 +204,14 @@ impl Lifecycle {
         plugin.identities.values_mut().for_each(|identity| identity.asking.on_change(cx.now.mono_ms, is_paced));
         self.arm_reviews(name, cx);
     }
+}
+
+fn unanswered(account: &ServiceAccount, error: &WriteError) -> Refusal {
+    let minutes = UNANSWERED_MS / 60_000;
+    let message = format!(
+        "for {minutes} minutes the API server has not said whether the host may act as the ServiceAccount {account}, so the plugin is \
+         not called and nothing is read for it until it does: {}",
+        error.message
+    );
+    Refusal::new(REVIEW_FAILED, message)
 }

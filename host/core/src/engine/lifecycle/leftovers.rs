@@ -8,7 +8,7 @@ use super::plugin::Plugin;
 use crate::engine::context::Context;
 use crate::engine::message::Sender;
 use crate::finalizer;
-use crate::kube_event::EventRecord;
+use crate::kube_event::{EventRecord, Words};
 use crate::object::ObjectRef;
 use crate::observation::Observation;
 use crate::plugin_object;
@@ -33,7 +33,8 @@ impl Lifecycle {
 fn record(name: &Arc<str>, reason: &str, message: &str, cx: &mut Context<'_>) {
     let target = plugin_object::of(name);
     if let Some(about) = cx.store.snapshot().get(&target.kind, &target.name).cloned() {
-        let record = EventRecord { warning: true, reason: reason.to_owned(), note: message.to_owned() };
+        let record =
+            EventRecord { warning: true, reason: reason.to_owned(), note: message.to_owned(), words: Words::Host };
         cx.record(Sender::default(), &about, record);
     }
 }

@@ -1,6 +1,6 @@
 //! Plugin names across the hosts of a cluster. A Plugin object belongs to the host whose namespace its label names, or its
-//! status where a person made it (`claims.rs`), and no other host writes it. A plugin whose name belongs to another host is refused: both
-//! would write the same objects.
+//! status where a person made it (`claims.rs`), and no other host writes it. A plugin whose name belongs to another
+//! host is refused: both would write the same objects.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use crate::contract::{Condition, ConditionStatus};
 use crate::engine::context::Context;
 use crate::engine::message::{Owner, PluginWrite, Sender};
 use crate::expectation::Expectation;
-use crate::kube_event::EventRecord;
+use crate::kube_event::{EventRecord, Words};
 use crate::object::{ObjectRef, is_object_name};
 use crate::observation::Observation;
 use crate::plugin_object::{self, Shown};
@@ -197,6 +197,7 @@ fn transitions(shown: &Shown, conditions: &Conditions) -> Vec<EventRecord> {
         warning,
         reason: condition.reason.clone(),
         note: condition.message.clone(),
+        words: Words::Host,
     };
     let failed = conditions.steps.iter().filter(|step| step.status == ConditionStatus::False && has_changed(step));
     let ready = &conditions.ready;

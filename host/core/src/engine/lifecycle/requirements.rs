@@ -77,6 +77,7 @@ impl Lifecycle {
             cx.notify_lifecycle(ToLifecycle::KindsReleased);
         }
     }
+
     /// Forgets a component that no source offers and no plugin requires.
     pub(super) fn unload(&mut self, digest: &Digest, cx: &mut Context<'_>) {
         if !self.is_required(digest) && !self.sources.offers(digest) {

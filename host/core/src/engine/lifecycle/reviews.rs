@@ -275,7 +275,9 @@ impl Lifecycle {
                 }
             }
             Err(error) => {
-                reviewed.asking.failed(error, now_ms);
+                if reviewed.asking.failed(error, now_ms) && reviewed.readable.is_some() {
+                    reviewed.readable = Some(Readable::In(BTreeSet::new()));
+                }
                 reviewed.changed_in = None;
             }
         }

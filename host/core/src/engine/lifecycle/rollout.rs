@@ -1,5 +1,5 @@
-//! A plugin's rollout: the host compiles the component, makes it the owner of its kinds, registers its CRDs, lists its kinds; then the
-//! new version takes over between two calls. If a step fails, the old version keeps serving (L1).
+//! A plugin's rollout: the host compiles the component, makes it the owner of its kinds, registers its CRDs, lists its
+//! kinds; then the new version takes over between two calls. If a step fails, the old version keeps serving (L1).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use super::timers::Timer;
 use crate::engine::context::Context;
 use crate::engine::message::Sender;
 use crate::event::Effect;
-use crate::kube_event::EventRecord;
+use crate::kube_event::{EventRecord, Words};
 use crate::manifest::Manifest;
 use crate::object::Kind;
 use crate::observation::Observation;
@@ -47,6 +47,7 @@ struct Tenant {
 
 /// How long the list of a tenant's ConfigMaps may take before its plugins show that they are not known. The host may be denied it.
 const UNLISTED_MS: u64 = 60_000;
+
 fn kind() -> Kind {
     Kind::new("v1", "Namespace")
 }
@@ -189,7 +190,8 @@ fn refuse(source: &TenantSource, cx: &mut Context<'_>) {
     let (plugin, refusal) = (tenant::plugin_of(&source.source()), source.too_many());
     if let Some(about) = source.object() {
         let by = Sender { plugin: Some(Arc::clone(&plugin)), ..Sender::default() };
-        let record = EventRecord { warning: true, reason: refusal.reason.to_owned(), note: refusal.message.clone() };
+        let (reason, note) = (refusal.reason.to_owned(), refusal.message.clone());
+        let record = EventRecord { warning: true, reason, note, words: Words::Host };
         cx.record(by, &Arc::new(about), record);
     }
     // Names of what is no plugin would be series of metrics without end.

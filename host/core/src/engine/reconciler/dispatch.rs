@@ -75,8 +75,9 @@ impl Reconciler {
         }
     }
 
-    /// Whether any key may be taken; if not, sets when that may change. While calls are quick, their slots bound all plugins together, so that plugins take
-    /// turns and few are called at a time; once a call takes longer, each plugin may begin its first (Q4).
+    /// Whether any key may be taken; if not, sets when that may change. While calls are quick, their slots bound all
+    /// plugins together, so that plugins take turns and few are called at a time; once a call takes longer, each plugin
+    /// may begin its first (Q4).
     fn has_call_slot(&mut self, now_ms: u64) -> bool {
         let oldest = self.calls.values().next().filter(|_| self.calling.is_full(self.call_slots));
         let free_ms = oldest.map(|call| call.began_ms + QUICK_MS).filter(|free_ms| *free_ms > now_ms);

@@ -6,9 +6,10 @@ use std::sync::{Arc, Weak};
 use super::key::{Ending, FORBIDDEN, NOT_FOUND, Run, Stage, StalledReason};
 use super::{Reconciler, cost};
 use crate::engine::context::Context;
-use crate::kube_event::EventRecord;
+use crate::kube_event::{EventRecord, Words};
 use crate::limits::STATUS_DEFER_MS;
 use crate::object::{Object, ResourceVersion};
+use crate::observation::Observation;
 use crate::plan::Prepared;
 use crate::status::{self, Wanted};
 use crate::workqueue::{Key, Lane};
@@ -165,8 +166,17 @@ impl Reconciler {
         note: &str,
         cx: &mut Context<'_>,
     ) {
+        let record = EventRecord { warning, reason: reason.to_owned(), note: note.to_owned(), words: Words::Note };
+        self.send_record(key, about, record, cx);
+    }
+
+    /// What an Event about an object without a namespace does not say, the log does.
+    fn send_record(&self, key: &Key, about: &Arc<Object>, record: EventRecord, cx: &mut Context<'_>) {
         let Some(controller) = self.controllers.get(&key.controller) else { return };
-        let record = EventRecord { warning, reason: reason.to_owned(), note: note.to_owned() };
+        if about.name.namespace.is_empty() && cx.may_write {
+            let (reason, note) = (record.reason.clone(), record.note.clone());
+            cx.observe(Observation::Withheld { cause: controller.cause(key), reason, note });
+        }
         cx.record(controller.sender(), about, record);
     }
 
@@ -194,7 +204,8 @@ impl Reconciler {
         for event in &prepared.events {
             let regarding = event.regarding.as_ref().and_then(|target| snapshot.get(&target.kind, &target.name));
             let about = regarding.unwrap_or(primary).clone();
-            self.record(key, &about, event.warning, &event.reason, &event.message, cx);
+            let (warning, reason, note) = (event.warning, event.reason.clone(), event.message.clone());
+            self.send_record(key, &about, EventRecord { warning, reason, note, words: Words::Guest }, cx);
         }
     }
 

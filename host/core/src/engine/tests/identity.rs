@@ -57,6 +57,38 @@ fn create_in(host: &mut Host, kind: &Kind, namespace: &str) {
     host.store(&ObjectRef { kind: kind.clone(), name }, object);
 }
 
+/// The reasons and notes of Events about objects of the plugins' kind in a namespace.
+fn events_in(host: &Host, namespace: &str) -> Vec<String> {
+    let is_about =
+        |event: &&Value| event["regarding"]["kind"] == *kind_of(0).kind && event["metadata"]["namespace"] == *namespace;
+    let text = |event: &Value| format!("{}: {}", event["reason"].as_str().unwrap(), event["note"].as_str().unwrap());
+    host.objects.values().filter(is_about).map(text).collect()
+}
+
+#[test]
+fn g6_what_a_guest_has_said_or_named_is_in_no_event_in_default_and_in_the_log() {
+    let mut host = Host::serving(1);
+    ["", "team-a"].into_iter().for_each(|namespace| create_in(&mut host, &kind_of(0), namespace));
+    for (id, _) in std::mem::take(&mut host.creates) {
+        let message = "hunter2 is no name".to_owned();
+        host.step(Event::Wrote(id, Err(WriteError { class: WriteErrorClass::Invalid, message })));
+    }
+    let [said] = &events_in(&host, "team-a")[..] else { panic!("{:?}", events_in(&host, "team-a")) };
+    assert!(said.starts_with("Invalid: patch of ConfigMap team-a/") && said.ends_with("hunter2 is no name"), "{said}");
+    let where_to_look = "what the plugin says may be what it has read, so it is not shown here: see the status of Kind0000 object, and \
+                         the host's log";
+    assert_eq!(events_in(&host, "default"), [format!("Invalid: {where_to_look}")]);
+    let withheld = host.observed.iter().filter_map(|observation| match observation {
+        Observation::Withheld { cause, reason, note } => Some(format!("{} {reason}: {note}", cause.object)),
+        _ => None,
+    });
+    let [withheld] = &withheld.collect::<Vec<_>>()[..] else { panic!("{:?}", host.observed) };
+    assert!(
+        withheld.starts_with("Kind0000 object Invalid: ") && withheld.ends_with("hunter2 is no name"),
+        "{withheld}"
+    );
+}
+
 /// The namespaces where the plugins write ConfigMaps, and as whom, of what was begun since the last time.
 fn children(host: &mut Host) -> BTreeSet<String> {
     let bodies = std::mem::take(&mut host.bodies);

@@ -144,15 +144,73 @@ fn g9_a_plugin_ends_when_the_host_may_not_act_as_its_service_account_any_more_an
     alone.comes_up_again();
 }
 
+/// The review that is in flight fails.
+fn unavailable(alone: &mut Alone) {
+    let review = alone.identity_reviews.pop_front().expect("it is asked");
+    let error = WriteError { class: WriteErrorClass::Unavailable, message: "no etcd".to_owned() };
+    alone.with(|lifecycle, cx| lifecycle.on_identity_reviewed(review, Err(error), cx));
+    alone.settle();
+}
+
 #[test]
-fn g9_without_an_answer_nothing_begins_and_what_serves_continues_until_it_is_no() {
+fn g9_a_right_that_is_not_confirmed_for_five_minutes_counts_no_more_until_there_is_an_answer() {
     let mut alone = Alone::unlent();
-    let unavailable = |alone: &mut Alone| {
-        let review = alone.identity_reviews.pop_front().expect("it is asked");
-        let error = WriteError { class: WriteErrorClass::Unavailable, message: "no etcd".to_owned() };
-        alone.with(|lifecycle, cx| lifecycle.on_identity_reviewed(review, Err(error), cx));
-        alone.settle();
+    alone.comes_up_again();
+    alone.pass(60_000);
+    alone.change_role(&lending("Role", "mortise-system", &["podset"]));
+    alone.pass(1_000);
+    unavailable(&mut alone);
+    let fail_for = |alone: &mut Alone, milliseconds: u64| {
+        for _ in 0..milliseconds / 1_000 {
+            alone.pass(1_000);
+            if !alone.identity_reviews.is_empty() {
+                unavailable(alone);
+            }
+            alone.answer(&Readable::Everywhere);
+        }
     };
+    fail_for(&mut alone, 299_000);
+    assert_eq!(alone.ready("podset"), "True Serving");
+    alone.log();
+    fail_for(&mut alone, 1_000);
+    assert!(alone.log().contains(&"withdraw podset".to_owned()));
+    assert_eq!(alone.condition("podset", "Permitted"), "False ReviewFailed");
+    let why = "for 5 minutes the API server has not said whether the host may act as the ServiceAccount mortise-system/podset";
+    assert!(alone.message_of("Permitted").starts_with(why), "{}", alone.message_of("Permitted"));
+    fail_for(&mut alone, 600_000);
+    assert_eq!(alone.begun(), NONE);
+    alone.pass(300_000);
+    alone.lend(false);
+    alone.settle();
+    assert_eq!(alone.condition("podset", "Permitted"), "False Forbidden", "now it is known");
+    alone.pass(60 * 60_000);
+    alone.comes_up_again();
+}
+
+#[test]
+fn g9_a_role_that_changes_while_a_review_fails_is_asked_about_as_soon_as_after_an_answer() {
+    let mut alone = Alone::unlent();
+    alone.comes_up_again();
+    alone.pass(60 * 60_000);
+    for backoff_ms in [5_000, 10_000, 20_000, 40_000] {
+        unavailable(&mut alone);
+        alone.pass(backoff_ms);
+    }
+    alone.change_role(&lending("Role", "mortise-system", &["podset"]));
+    alone.pass(500);
+    unavailable(&mut alone);
+    alone.pass(2_499);
+    assert_eq!(alone.asked_identities(), NONE, "three seconds after the review before");
+    alone.pass(1);
+    assert_eq!(alone.asked_identities().len(), 1);
+    unavailable(&mut alone);
+    alone.pass(10_000);
+    assert_eq!(alone.asked_identities(), NONE, "the change is behind it, and the backoff counts");
+}
+
+#[test]
+fn g9_without_an_answer_nothing_begins_and_what_serves_continues_for_a_while() {
+    let mut alone = Alone::unlent();
     unavailable(&mut alone);
     alone.pass(4_999);
     alone.settle();

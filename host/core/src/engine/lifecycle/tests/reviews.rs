@@ -315,6 +315,36 @@ fn g9_a_review_that_fails_is_repeated_and_what_was_known_stays() {
 }
 
 #[test]
+fn g9_what_is_not_known_to_be_readable_for_five_minutes_is_shown_no_more_until_there_is_an_answer() {
+    let mut alone = Alone::identified();
+    alone.review(&Readable::Everywhere);
+    alone.settle();
+    alone.pass(60_000);
+    alone.grant(&binding("team-a", "reader", &podset()));
+    alone.pass(1_000);
+    let fail = |alone: &mut Alone| {
+        while let Some(review) = alone.reviews.pop_front() {
+            let error = WriteError { class: WriteErrorClass::Unavailable, message: "away".to_owned() };
+            alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Err(error), cx));
+        }
+        alone.settle();
+    };
+    fail(&mut alone);
+    for _ in 0..299 {
+        alone.pass(1_000);
+        fail(&mut alone);
+    }
+    assert_eq!((&*alone.sees(), &*alone.ready("podset")), ("*", "True Serving"));
+    alone.pass(1_000);
+    fail(&mut alone);
+    assert_eq!((&*alone.sees(), &*alone.condition("podset", "Permitted")), ("", "Unknown ReviewFailed"));
+    alone.pass(5_000);
+    alone.answer(&Readable::Everywhere);
+    alone.settle();
+    assert_eq!((&*alone.sees(), &*alone.ready("podset")), ("*", "True Serving"));
+}
+
+#[test]
 fn g9_l5_what_was_denied_before_a_change_of_rights_is_forgotten_since_every_call_is_made_again() {
     let mut alone = Alone::identified();
     alone.review(&within(&["team-a"]));
