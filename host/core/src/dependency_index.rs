@@ -152,10 +152,17 @@ impl DependencyIndex {
         reads.whole_kinds().for_each(|kind| self.whole.remove(IndexKey::Kind.hash_of(kind), share, key));
     }
 
-    /// Replaces a key's set of dependencies, if it has one. Dependencies of both sets stay untouched.
-    pub fn replace(&mut self, share: &Arc<str>, key: &Key, before: Option<&Dependencies>, after: &mut Dependencies) {
+    /// Replaces a key's set of dependencies, if it has one. Dependencies of both sets stay untouched. Returns how many
+    /// dependencies it has looked up, added or removed.
+    pub fn replace(
+        &mut self,
+        share: &Arc<str>,
+        key: &Key,
+        before: Option<&Dependencies>,
+        after: &mut Dependencies,
+    ) -> usize {
         self.insert(share, key, after);
-        let Some(before) = before else { return };
+        let Some(before) = before else { return after.len() };
         let mut kept: Vec<_> = after.of_objects().map(Arc::as_ptr).collect();
         kept.sort_unstable();
         if let Some(number) = self.shares.number(share) {
@@ -163,6 +170,7 @@ impl DependencyIndex {
             gone.for_each(|dependency| self.remove_one(number, key, dependency));
         }
         before.whole_kinds().for_each(|kind| self.whole.remove(IndexKey::Kind.hash_of(kind), share, key));
+        before.len() + after.len()
     }
 
     /// Replaces the objects that block a key: objects of others that have the names of its children, and absent objects

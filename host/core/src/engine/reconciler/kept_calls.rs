@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Reconciler;
 use super::controller::Controller;
+use super::cost;
 use super::dynamic_kinds::Named;
 use super::key::{CallOutcome, KeyState, LastCall};
 use super::ledger::Bounds;
@@ -41,7 +42,8 @@ impl Reconciler {
             call.reads.collapse();
         }
         let before = before.as_ref().map(|before| &before.reads);
-        self.index.replace(&share, key, before, &mut call.reads);
+        let entries = self.index.replace(&share, key, before, &mut call.reads);
+        self.charges.add(&mut self.queue, &share, cost::of_entries(entries));
         let bytes = call.bytes();
         self.kept_bytes.add(&share, bytes);
         state.kept_bytes += bytes;
@@ -83,7 +85,8 @@ impl Reconciler {
             let Some(give_up) = steps.next() else { return };
             let before = give_up(state);
             if let (Some(before), Some(last)) = (before, &mut state.last) {
-                self.index.replace(&share, key, Some(&before), &mut last.reads);
+                let entries = self.index.replace(&share, key, Some(&before), &mut last.reads);
+                self.charges.add(&mut self.queue, &share, cost::of_entries(entries));
             }
         }
     }
