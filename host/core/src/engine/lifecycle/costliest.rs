@@ -3,6 +3,7 @@
 //! called at a time, and after a restart it comes up last. A restarted host knows it by the reason of the condition
 //! alone. What was killed before it was shown is not known.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Lifecycle;
@@ -10,6 +11,7 @@ use super::plugin::{Costly, Plugin};
 use super::timers::Timer;
 use crate::engine::context::Context;
 use crate::engine::message::ToReconciler;
+use crate::memory::{Level, Pressure};
 use crate::observation::Observation;
 use crate::plugin_object::{self, Shown};
 
@@ -23,6 +25,12 @@ const LAST_MS: u64 = 60_000;
 const LOOK_MS: u64 = 1_000;
 
 impl Lifecycle {
+    /// The Reconciler gives up what it keeps. Objects are made for tenants, so they count as theirs.
+    pub fn on_memory_pressure(&self, pressure: Pressure, cx: &mut Context<'_>) {
+        let objects = if pressure.level == Level::Scarce { self.bytes_of_tenants() } else { BTreeMap::new() };
+        cx.notify_reconciler(ToReconciler::Press { pressure, objects });
+    }
+
     pub(super) fn on_costliest(&mut self, name: Arc<str>, bytes: usize, cx: &mut Context<'_>) {
         let Some(plugin) = self.plugins.get_mut(&name) else { return };
         if let Some(costly) = &mut plugin.costly {

@@ -32,6 +32,7 @@ mod kept;
 mod leaving;
 mod rejections;
 mod requests;
+mod shedding;
 mod writes;
 
 /// The message of an authorizer.
@@ -187,6 +188,7 @@ impl Alone {
                     ToLifecycle::Faulted { plugin, message } => format!("{plugin} faulted: {message}"),
                     ToLifecycle::Recovered { plugin } => format!("{plugin} recovered"),
                     ToLifecycle::Throttled { plugin, message } => format!("{plugin} throttled: {message}"),
+                    ToLifecycle::Costliest { plugin, .. } => format!("{plugin} is the costliest"),
                     ToLifecycle::Named { plugin, kind } => format!("{plugin} named {}", kind.kind),
                     message => panic!("this is not the Reconciler's: {message:?}"),
                 }),

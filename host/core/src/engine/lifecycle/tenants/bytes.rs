@@ -1,7 +1,7 @@
 //! How much of the host's memory the objects take that the plugins of tenants read: bounds for each tenant and for all, and
 //! what happens at them. A tenant is counted when what it reads has changed by some MiB, and when a plugin of it comes up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::Lifecycle;
@@ -78,6 +78,15 @@ impl Lifecycle {
 
     fn bytes_of_each(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
         self.tenants.by_namespace.iter().map(|(namespace, tenant)| (namespace, tenant.bytes.counted))
+    }
+
+    /// What the plugins of tenants read, by their shares.
+    pub(in super::super) fn bytes_of_tenants(&self) -> BTreeMap<Arc<str>, usize> {
+        let of = |plugin: &Arc<str>| {
+            let bytes = self.tenants.by_namespace.get(tenant::of_plugin(plugin)?)?.bytes.counted;
+            (bytes > 0).then(|| (tenant::share(plugin), bytes))
+        };
+        self.plugins.keys().filter_map(of).collect()
     }
 
     fn count_bytes(&mut self, namespace: &str, cx: &Context<'_>) -> usize {
