@@ -114,6 +114,11 @@ impl Dependencies {
         self.entries.iter().map(|(shared, hash)| (shared.dependency(), *hash))
     }
 
+    /// How many entries and kinds it has.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() + self.kinds.len()
+    }
+
     /// The entries about objects; the index replaces equal ones by one that they share.
     pub(crate) fn of_objects_mut(&mut self) -> impl Iterator<Item = &mut Arc<SharedDependency>> {
         let entries = self.entries.iter_mut().map(|(shared, _)| shared);

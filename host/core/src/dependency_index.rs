@@ -1,14 +1,16 @@
 //! The keys of each dependency, and so the keys that a change affects (W1).
 //!
-//! Equal dependencies are stored once: ten thousand keys that list the same Nodes share one dependency, and a change of
-//! a Node is compared with it once. A dependency is indexed by a property of every object in its result, its index key:
-//! a name, an owner, the value of a field, a label, a namespace, or the kind alone. The index stores the hash of an
-//! index key, and compares the dependencies under it with the change.
+//! Equal dependencies of a share are stored once: ten thousand keys that list the same Nodes share one dependency, and
+//! a change of a Node is compared with it once. Each share has its own, so that what is done without for one concerns
+//! no other. A dependency is indexed by a property of every object in its result, its index key: a name, an owner, the
+//! value of a field, a label, a namespace, or the kind alone. The index stores the hash of an index key, and compares
+//! the dependencies under it with the change.
 //!
 //! A change looks up its own name, namespace, kind and owners, and only those of its fields and labels that some
-//! dependency selects by. So only the dependencies under its index keys cost anything. Of one share no more are compared
-//! than a bound, under one index key and with one change: beyond it, any change counts (`whole.rs`). Large sets of keys are
-//! not returned at once but walked in pieces (`due.rs`). Nothing here knows guests.
+//! dependency selects by. So only the dependencies under its index keys cost anything. Of one share no more are
+//! compared than a bound under one index key: beyond it, any change counts (`whole.rs`). What is compared with one
+//! change is bounded for each share and in all (`found.rs`), and what wakes at once too (`waking.rs`). Large sets of
+//! keys are walked in pieces (`due.rs`). Nothing here knows guests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
@@ -24,35 +26,30 @@ use crate::store::Change;
 use crate::workqueue::{ControllerId, Key};
 
 use self::due::{Due, KeySet, PIECE};
+use self::found::{Found, Left};
 use self::index_key::{IndexKey, field_keys, other_key};
 use self::keys::Keys;
 use self::selected::Selected;
 use self::shares::Shares;
+use self::waking::Waking;
 use self::whole::Whole;
 
 mod due;
+mod found;
 mod index_key;
 mod keys;
 mod selected;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod waking;
 mod whole;
 
-/// Budget of one share's dependencies to project the two sides of one change, at 16 units per KiB that no
-/// projection has cached: half a MiB of text, one or two milliseconds of the event loop. Beyond it, the share's
-/// keys under the change's index keys count as affected: they wake, and their own turns pay for the reads.
-const MAX_CUTS_PER_CHANGE: u64 = 8_192;
-/// As many of these units take about a microsecond.
+/// As many units of projecting take about a microsecond.
 const CUTS_PER_US: u64 = 4;
 /// Dependencies of one share under one index key that are compared with a change. Different queries are mostly about
 /// different objects, owners or labels; 64 about the same take ten microseconds.
 const MAX_UNDER_INDEX_KEY: usize = 64;
-/// Comparisons of one share with one change: some hundred microseconds. Only an object with many labels has so many
-/// index keys; beyond it all keys of the share count as affected.
-const MAX_COMPARED: u64 = 1_024;
-/// Keys that a change returns of dependencies with several, some hundred microseconds of waking. The rest is walked.
-const MAX_AT_ONCE: usize = 256;
 /// Comparisons of keys for each key that [`DependencyIndex::take_due`] may return.
 const LOOKS_PER_KEY: usize = 16;
 
@@ -65,17 +62,16 @@ pub(crate) const CONFLICT_BYTES: usize = 256;
 /// [`Self::remove`], and every change of the store to [`Self::affected`]. What is left then comes from [`Self::take_due`].
 #[derive(Debug, Default)]
 pub struct DependencyIndex {
-    /// The position of each dependency in `entries`.
-    places: Map<Arc<SharedDependency>, u32>,
+    /// The shares, with the position of each of their dependencies in `entries`.
+    shares: Shares,
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
-    /// Hashes of index keys, with the positions of their dependencies that are compared, and whose these are.
+    /// Hashes of index keys, with the shares whose dependencies are compared under them, and the positions of these.
     postings: BTreeSet<(u64, u32, u32)>,
-    /// How many of these each share has, of index keys with [`MAX_UNDER_INDEX_KEY`] or more.
-    crowded: Map<u64, BTreeMap<u32, usize>>,
-    /// The index keys of the dependencies that are not compared, whose keys are in `whole`, and whose these are.
-    uncompared: Map<u32, (u64, u32)>,
-    shares: Shares,
+    /// The index keys of the dependencies that are not compared, whose keys are in `whole`.
+    uncompared: Map<u32, u64>,
+    /// The share that is compared first with the next change.
+    first: u32,
     selected: BTreeMap<Kind, Selected>,
     /// Changes that were not taken yet.
     field_changes: Vec<FieldChange>,
@@ -102,10 +98,10 @@ pub struct FieldChange {
 pub struct Affected {
     /// The first keys of dependencies whose results change, sorted and unique.
     pub keys: Vec<Key>,
-    /// The comparisons with each share's dependencies. One that several shares have is the first one's.
+    /// The comparisons with each share's dependencies.
     pub compared: Vec<(Arc<str>, Compared)>,
-    /// Shares with more dependencies under the change's index keys than are compared: all their keys wake.
-    pub shares: Vec<Arc<str>>,
+    /// Shares with more dependencies under the change's index keys than are looked at: all their keys wake.
+    pub shares: BTreeSet<Arc<str>>,
     /// Controllers that it affects in very many ways: all their keys wake.
     pub controllers: Vec<ControllerId>,
 }
@@ -118,10 +114,6 @@ pub struct Compared {
 }
 
 impl Compared {
-    fn none() -> Self {
-        Self { dependencies: 0, cuts: Budget::new(MAX_CUTS_PER_CHANGE) }
-    }
-
     /// About the time that they took: a microsecond each, and what they projected. It is counted and not measured, so
     /// that runs are repeatable.
     pub fn cost_us(&self) -> u64 {
@@ -135,22 +127,14 @@ struct Entry {
     keys: Keys,
 }
 
-/// What a change finds under an index key.
-enum Found<'a> {
-    /// Its position, and the share among whose comparisons it counts.
-    Entry(u32, u32, &'a Entry),
-    Whole(u64, &'a Arc<str>),
-}
-
 impl DependencyIndex {
     /// Adds a key of a share with its dependencies, and replaces these by the shared ones.
     pub fn insert(&mut self, share: &Arc<str>, key: &Key, reads: &mut Dependencies) {
         for dependency in reads.of_objects_mut() {
-            match self.places.get_key_value(&*dependency) {
-                Some((known, place)) => {
-                    let place = *place;
-                    *dependency = Arc::clone(known);
-                    self.join(place, share, key);
+            match self.shares.find(share, dependency) {
+                Some((number, known, place)) => {
+                    *dependency = known;
+                    self.join(place, number, key);
                 }
                 None => self.add(share, key, dependency),
             }
@@ -162,22 +146,31 @@ impl DependencyIndex {
 
     /// Removes a key with its dependencies.
     pub fn remove(&mut self, share: &Arc<str>, key: &Key, reads: &Dependencies) {
-        reads.of_objects().for_each(|dependency| self.remove_one(key, dependency));
+        if let Some(number) = self.shares.number(share) {
+            reads.of_objects().for_each(|dependency| self.remove_one(number, key, dependency));
+        }
         reads.whole_kinds().for_each(|kind| self.whole.remove(IndexKey::Kind.hash_of(kind), share, key));
     }
 
-    /// Replaces a key's set of dependencies, if it has one. Dependencies of both sets stay untouched.
-    pub fn replace(&mut self, share: &Arc<str>, key: &Key, before: Option<&Dependencies>, after: &mut Dependencies) {
+    /// Replaces a key's set of dependencies, if it has one. Dependencies of both sets stay untouched. Returns how many
+    /// dependencies it has looked up, added or removed.
+    pub fn replace(
+        &mut self,
+        share: &Arc<str>,
+        key: &Key,
+        before: Option<&Dependencies>,
+        after: &mut Dependencies,
+    ) -> usize {
         self.insert(share, key, after);
-        let Some(before) = before else { return };
+        let Some(before) = before else { return after.len() };
         let mut kept: Vec<_> = after.of_objects().map(Arc::as_ptr).collect();
         kept.sort_unstable();
-        for dependency in before.of_objects() {
-            if kept.binary_search(&Arc::as_ptr(dependency)).is_err() {
-                self.remove_one(key, dependency);
-            }
+        if let Some(number) = self.shares.number(share) {
+            let gone = before.of_objects().filter(|it| kept.binary_search(&Arc::as_ptr(it)).is_err());
+            gone.for_each(|dependency| self.remove_one(number, key, dependency));
         }
         before.whole_kinds().for_each(|kind| self.whole.remove(IndexKey::Kind.hash_of(kind), share, key));
+        before.len() + after.len()
     }
 
     /// Replaces the objects that block a key: objects of others that have the names of its children, and absent objects
@@ -197,50 +190,38 @@ impl DependencyIndex {
     }
 
     /// The first keys that a change affects; the others are due. Each dependency under its index keys is compared with it
-    /// once, within the bounds of its share.
+    /// once, within the bounds of its share and of all; one beyond them counts as affected.
     pub fn affected(&mut self, now_ms: u64, change: &Change) -> Affected {
         let Some(object) = change.object() else { return Affected::default() };
-        let (mut keys, mut sources, mut sets) = (Vec::new(), 0, Vec::new());
-        let (mut compared, mut shares) = (BTreeMap::new(), Vec::new());
-        self.look_up(change, object, |found| match found {
-            Found::Whole(index_key, share) => sets.push(KeySet::Whole(index_key, Arc::clone(share))),
-            Found::Entry(place, share, entry) => {
-                let compared = compared.entry(share).or_insert_with(Compared::none);
-                if compared.dependencies >= MAX_COMPARED {
-                    if compared.dependencies == MAX_COMPARED {
-                        compared.dependencies += 1;
-                        shares.push(Arc::clone(self.shares.name(share)));
+        let (mut found, mut waking, mut compared) = (Found::default(), Waking::default(), Vec::new());
+        self.look_up(change, object, &mut found, &mut waking);
+        let mut left = Left::of(found.sort_from(&mut self.first));
+        for (share, places) in found.by_share() {
+            let name = self.shares.name(share);
+            let (most, cuts) = left.part();
+            let mut of_share = Compared { dependencies: 0, cuts };
+            if found.is_over(share) {
+                waking.shares.insert(Arc::clone(name));
+                left.spend(0, 0);
+                of_share.dependencies = places.len() as u64;
+            } else {
+                for (_, place) in places {
+                    let Some(entry) = &self.entries[*place as usize] else { continue };
+                    let is_compared = of_share.dependencies < most;
+                    of_share.dependencies += u64::from(is_compared);
+                    if !is_compared || entry.dependency.dependency().is_affected(change, &of_share.cuts) {
+                        waking.add(&entry.keys, || KeySet::Dependency(*place), name);
                     }
-                    return;
                 }
-                compared.dependencies += 1;
-                if !entry.dependency.dependency().is_affected(change, &compared.cuts) {
-                    return;
-                }
-                sources += 1;
-                match &entry.keys {
-                    Keys::Many(of_entry) if keys.len() + of_entry.len() > MAX_AT_ONCE => {
-                        sets.push(KeySet::Dependency(place));
-                    }
-                    of_entry => of_entry.add_to(&mut keys),
-                }
+                left.spend(of_share.dependencies, of_share.cuts.spent());
             }
-        });
+            compared.push((Arc::clone(name), of_share));
+        }
         let blocked = if self.conflicts.is_empty() { None } else { self.conflicts.get(&object.reference()) };
         if let Some(blocked) = blocked {
-            sources += 1;
-            if keys.len() + blocked.len() > MAX_AT_ONCE {
-                sets.push(KeySet::Blocked(object.reference()));
-            } else {
-                blocked.add_to(&mut keys);
-            }
+            waking.add_blocked(blocked, object.reference());
         }
-        if sources > 1 {
-            keys.sort();
-            keys.dedup();
-        }
-        let name = |share| Arc::clone(self.shares.name(share));
-        let compared = compared.into_iter().map(|(share, compared)| (name(share), compared)).collect();
+        let (keys, sets, shares) = waking.into_parts();
         let controllers = sets.iter().flat_map(|set| self.walk(now_ms, set)).collect();
         Affected { keys, compared, shares, controllers }
     }
@@ -259,12 +240,20 @@ impl DependencyIndex {
         all
     }
 
-    /// Calls `found` for every entry that is compared and every set of keys under the index keys of a change, once each.
-    fn look_up<'a>(&'a self, change: &Change, object: &Object, mut found: impl FnMut(Found<'a>)) {
+    /// Finds the dependencies that are compared and the sets of keys under the index keys of a change, each once.
+    fn look_up(&self, change: &Change, object: &Object, found: &mut Found, waking: &mut Waking) {
         let mut under = |index_key: IndexKey<'_>| {
             let hash = index_key.hash_of(&object.kind);
-            self.under(hash).for_each(|(place, share, entry)| found(Found::Entry(place, share, entry)));
-            self.whole.shares(hash).for_each(|share| found(Found::Whole(hash, share)));
+            let mut from = Some(0);
+            while let Some(first) = from.take() {
+                for (_, share, place) in self.postings.range((hash, first, 0)..=(hash, u32::MAX, u32::MAX)) {
+                    if !found.add(*share, *place) {
+                        from = share.checked_add(1);
+                        break;
+                    }
+                }
+            }
+            self.whole.shares(hash).for_each(|share| waking.add_set(|| KeySet::Whole(hash, Arc::clone(share)), share));
         };
         let [before, after] = [change.before.as_deref(), change.after.as_deref()];
         let namespace = &*object.name.namespace;
@@ -287,12 +276,6 @@ impl DependencyIndex {
                 under(IndexKey::Label { key, value, namespace: Some(namespace) });
             }
         }
-    }
-
-    /// The entries under an index key that are compared.
-    fn under(&self, index_key: u64) -> impl Iterator<Item = (u32, u32, &Entry)> {
-        let places = self.postings.range((index_key, 0, 0)..=(index_key, u32::MAX, u32::MAX));
-        places.filter_map(|(_, place, share)| Some((*place, *share, self.entries[*place as usize].as_ref()?)))
     }
 
     /// The next keys that changes have affected and that were not returned yet, so many at most, each with the time of the
@@ -355,76 +338,39 @@ impl DependencyIndex {
             }
         };
         let index_key = self.select(share, kind, dependency.dependency());
-        let number = self.shares.hold(share);
+        let number = self.shares.add(share, dependency, place);
         if self.has_room(index_key, number) {
-            self.post(index_key, place, number);
+            self.postings.insert((index_key, number, place));
         } else {
-            self.uncompared.insert(place, (index_key, number));
+            self.uncompared.insert(place, index_key);
             self.whole.add(index_key, share, key);
         }
-        self.places.insert(Arc::clone(dependency), place);
         self.entries[place as usize] = Some(Entry { dependency: Arc::clone(dependency), keys: Keys::One(key.clone()) });
     }
 
-    /// Adds a key to a dependency. One that is not compared is from now on, if this share has room for it.
-    fn join(&mut self, place: u32, share: &Arc<str>, key: &Key) {
+    /// Adds a key to a dependency of its share. One that is not compared is from now on, if there is room for it.
+    fn join(&mut self, place: u32, share: u32, key: &Key) {
         let entry = self.entries[place as usize].as_mut().expect("every place has an entry");
         let is_new = entry.keys.insert(key);
-        let Some((index_key, before)) = self.uncompared.get(&place).copied() else { return };
-        let owner = Arc::clone(self.shares.name(before));
-        if is_new {
-            self.whole.add(index_key, &owner, key);
-        }
-        let number = self.shares.hold(share);
-        if !self.has_room(index_key, number) {
-            return self.shares.release(number);
+        let Some(index_key) = self.uncompared.get(&place).copied() else { return };
+        let has_room = self.has_room(index_key, share);
+        let name = self.shares.name(share);
+        if !has_room {
+            return if is_new {
+                self.whole.add(index_key, name, key)
+            };
         }
         self.uncompared.remove(&place);
-        self.post(index_key, place, number);
-        self.shares.release(before);
+        self.postings.insert((index_key, share, place));
         let entry = self.entries[place as usize].as_ref().expect("every place has an entry");
-        entry.keys.iter().for_each(|key| self.whole.remove(index_key, &owner, key));
+        let others = entry.keys.iter().filter(|other| !is_new || *other != key);
+        others.for_each(|other| self.whole.remove(index_key, name, other));
     }
 
     /// Whether one more of a share's dependencies under an index key is compared.
-    fn has_room(&mut self, index_key: u64, share: u32) -> bool {
-        if !self.crowded.contains_key(&index_key) {
-            if self.under(index_key).take(MAX_UNDER_INDEX_KEY).count() < MAX_UNDER_INDEX_KEY {
-                return true;
-            }
-            let mut counts = BTreeMap::new();
-            for (_, share, _) in self.under(index_key) {
-                *counts.entry(share).or_default() += 1;
-            }
-            self.crowded.insert(index_key, counts);
-        }
-        self.crowded[&index_key].get(&share).is_none_or(|count| *count < MAX_UNDER_INDEX_KEY)
-    }
-
-    fn post(&mut self, index_key: u64, place: u32, share: u32) {
-        self.postings.insert((index_key, place, share));
-        if let Some(counts) = self.crowded.get_mut(&index_key) {
-            *counts.entry(share).or_default() += 1;
-        }
-    }
-
-    /// The share of a dependency that is compared under this index key, and is not any more.
-    fn unpost(&mut self, place: u32, index_key: u64) -> Option<u32> {
-        let under = self.postings.range((index_key, place, 0)..=(index_key, place, u32::MAX));
-        let share = under.map(|(.., share)| *share).next()?;
-        self.postings.remove(&(index_key, place, share));
-        if let Some(counts) = self.crowded.get_mut(&index_key)
-            && let Some(count) = counts.get_mut(&share)
-        {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&share);
-            }
-            if counts.is_empty() {
-                self.crowded.remove(&index_key);
-            }
-        }
-        Some(share)
+    fn has_room(&self, index_key: u64, share: u32) -> bool {
+        let of_share = self.postings.range((index_key, share, 0)..=(index_key, share, u32::MAX));
+        of_share.take(MAX_UNDER_INDEX_KEY).count() < MAX_UNDER_INDEX_KEY
     }
 
     /// Chooses and counts the index key of a new dependency, and returns its hash.
@@ -445,46 +391,46 @@ impl DependencyIndex {
         }
     }
 
-    fn remove_one(&mut self, key: &Key, dependency: &Arc<SharedDependency>) {
-        let Some(place) = self.places.get(dependency).copied() else { return };
+    fn remove_one(&mut self, share: u32, key: &Key, dependency: &Arc<SharedDependency>) {
+        let Some(place) = self.shares.place(share, dependency) else { return };
         let Some(entry) = &mut self.entries[place as usize] else { return };
         let (had, is_last) = entry.keys.remove(key);
-        if had && let Some((index_key, share)) = self.uncompared.get(&place) {
-            self.whole.remove(*index_key, self.shares.name(*share), key);
+        if had && let Some(index_key) = self.uncompared.get(&place) {
+            self.whole.remove(*index_key, self.shares.name(share), key);
         }
         if !is_last {
             return;
         }
         self.entries[place as usize] = None;
         self.free.push(place);
-        self.places.remove(dependency);
         if let Some(kind) = dependency.dependency().kind() {
-            self.deselect(kind, dependency.dependency(), place);
+            self.deselect(kind, dependency.dependency(), place, share);
         }
+        self.shares.remove(share, dependency);
     }
 
-    fn deselect(&mut self, kind: &Kind, dependency: &Dependency, place: u32) {
+    fn deselect(&mut self, kind: &Kind, dependency: &Dependency, place: u32, share: u32) {
         let uncompared = self.uncompared.remove(&place);
         let mut had = |index_key: &IndexKey<'_>| {
             let hash = index_key.hash_of(kind);
-            match uncompared {
-                Some((of, share)) => (of == hash).then_some(share),
-                None => self.unpost(place, hash),
+            uncompared.map_or_else(|| self.postings.remove(&(hash, share, place)), |of| of == hash)
+        };
+        let field = field_keys(dependency).find(|(_, index_key)| had(index_key)).map(|(path, _)| path);
+        let by_label = other_key(dependency, true);
+        let label = match &by_label {
+            _ if field.is_some() => None,
+            IndexKey::Label { key, .. } if had(&by_label) => Some(*key),
+            IndexKey::Label { .. } => {
+                had(&other_key(dependency, false));
+                None
+            }
+            _ => {
+                had(&by_label);
+                None
             }
         };
-        let field = field_keys(dependency).find_map(|(path, index_key)| Some((path, had(&index_key)?)));
-        let by_label = other_key(dependency, true);
-        let (label, share) = match (&field, &by_label) {
-            (Some((_, share)), _) => (None, Some(*share)),
-            (None, IndexKey::Label { key, .. }) => match had(&by_label) {
-                Some(share) => (Some(*key), Some(share)),
-                None => (None, had(&other_key(dependency, false))),
-            },
-            (None, index_key) => (None, had(index_key)),
-        };
-        share.into_iter().for_each(|share| self.shares.release(share));
         let Some(selected) = self.selected.get_mut(kind) else { return };
-        if let Some((path, _)) = field
+        if let Some(path) = field
             && selected.remove_field(path)
         {
             self.field_changes.push(FieldChange { kind: kind.clone(), path: path.clone(), is_selected: false });

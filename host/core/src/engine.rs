@@ -180,7 +180,7 @@ impl Engine {
             Event::HttpDone(id, sent) => reconciler.on_http_done(id, sent, cx),
             Event::Audit(slice, response) => lifecycle.on_audit(&slice, response, cx),
             Event::Wrote(id, result) => outbox.on_wrote(id, result, cx),
-            Event::MemoryPressure(pressure) => reconciler.on_memory_pressure(pressure, cx),
+            Event::MemoryPressure(pressure) => lifecycle.on_memory_pressure(pressure, cx),
             Event::LeaseChanged { claim_until_ms } => outbox.on_lease_changed(claim_until_ms, cx),
             Event::Watch(..) | Event::Tick | Event::Shutdown => unreachable!("step matches these itself"),
         });

@@ -73,6 +73,15 @@ impl Rejections {
         allocation(size_of::<Self>()) + self.all.heap_bytes()
     }
 
+    /// Keeps so many at most. Whether there were more.
+    pub fn truncate(&mut self, most: usize) -> bool {
+        let has_more = self.all.len() > most;
+        if has_more {
+            self.all = self.all[..most].into();
+        }
+        has_more
+    }
+
     /// Adds rejections up to `most`, each in place of an earlier one of the same write, and forgets those that do not hold any
     /// more. Whether that changed anything.
     pub fn replace(

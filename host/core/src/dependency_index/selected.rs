@@ -10,6 +10,10 @@ use crate::object::Object;
 /// of its own at most. An object with all of these labels costs each of its changes a millisecond; by other labels it is
 /// found by namespace or kind.
 const MAX_LABELS_OF_A_SHARE: usize = 1_024;
+/// Label keys of a kind in all, two milliseconds of a change of such an object.
+pub(super) const MAX_LABELS: usize = 2_048;
+/// Label keys that each share may have whatever the others have. Plugins select by fewer.
+pub(super) const OWN_LABELS: usize = 16;
 
 /// The labels and fields in the index keys of a kind, each with the number of its dependencies.
 #[derive(Debug, Default)]
@@ -69,7 +73,8 @@ impl Selected {
             return true;
         }
         let own = self.shares.entry(Arc::clone(share)).or_default();
-        let has_room = *own < MAX_LABELS_OF_A_SHARE;
+        let most = if self.labels.len() < MAX_LABELS { MAX_LABELS_OF_A_SHARE } else { OWN_LABELS };
+        let has_room = *own < most;
         if has_room {
             *own += 1;
             self.labels.insert(key.into(), SelectedBy::first(share));
@@ -91,6 +96,11 @@ impl Selected {
             }
         }
         self.labels.remove(key);
+    }
+
+    #[cfg(test)]
+    pub(super) fn labels(&self) -> usize {
+        self.labels.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,5 +1,8 @@
 //! The keys that a change affects, the dependencies that it is compared with, and the memory of the index.
 
+use super::found::{MAX_COMPARED, MAX_COMPARED_IN_ALL, MAX_CUTS, MAX_CUTS_IN_ALL};
+use super::selected::{MAX_LABELS, OWN_LABELS};
+use super::waking::{MAX_ONES_AT_ONCE, MAX_SETS_AT_ONCE};
 use super::*;
 use crate::allocations::{Count, counted};
 use crate::field_selector::{FieldValue, MAX_SELECTED_FIELDS, SHARED_FIELDS};
@@ -289,14 +292,11 @@ fn q4_what_one_share_reads_of_a_change_is_bounded_and_the_others_lose_nothing() 
     let large = |count: u32| pod().body(&format!(r#""status":{{"a":{count},"b":"{}"}}"#, "x".repeat(16 << 10)));
     let found = affected(&mut index, &change(large(1), large(2)));
     // Each projects two objects of more than 16 KiB.
-    let read = MAX_CUTS_PER_CHANGE / (2 * 16 * 17);
+    let read = MAX_CUTS / (2 * 16 * 17);
     assert_eq!(text(&found), format!("65/{}", MAX_UNDER_INDEX_KEY as u64 - read));
     assert!(found.keys.iter().all(|key| key.controller == ControllerId(1)));
     let costs_us = found.compared.iter().map(|(share, compared)| (&**share, compared.cost_us())).collect::<Vec<_>>();
-    assert_eq!(
-        costs_us,
-        [("podset", 64 + MAX_CUTS_PER_CHANGE / CUTS_PER_US), ("other", 1 + 2 * 16 * 17 / CUTS_PER_US)]
-    );
+    assert_eq!(costs_us, [("podset", 64 + MAX_CUTS / CUTS_PER_US), ("other", 1 + 2 * 16 * 17 / CUTS_PER_US)]);
     let not_selected = change(pod(), Sample::pod("shop", "b"));
     let mut index = DependencyIndex::default();
     for number in 0..10_000 {
@@ -334,14 +334,14 @@ fn a_share_at_the_bound_of_an_index_key_is_compared_and_one_beyond_it_is_again_w
     let mut sets: Vec<_> = (0..=MAX_UNDER_INDEX_KEY).map(|number| counts(number..number + 1)).collect();
     sets.iter_mut().enumerate().for_each(|(number, set)| index.insert(&podset, &key(1, number), set));
     assert_eq!(text(&affected(&mut index, &heartbeat())), "64/1", "the one beyond wakes with any change");
-    // Another share that asks the same pays for it.
     let last = sets[MAX_UNDER_INDEX_KEY].clone();
     index.insert(&other, &key(2, 0), &mut last.clone());
-    assert_eq!(text(&affected(&mut index, &heartbeat())), "65/0");
+    assert_eq!(text(&affected(&mut index, &heartbeat())), "65/1", "another share that asks the same has its own");
     index.remove(&other, &key(2, 0), &last);
-    index.remove(&podset, &key(1, MAX_UNDER_INDEX_KEY), &last);
-    index.insert(&podset, &key(1, MAX_UNDER_INDEX_KEY), &mut last.clone());
     assert_eq!(text(&affected(&mut index, &heartbeat())), "64/1");
+    index.insert(&podset, &key(1, 100), &mut last.clone());
+    assert_eq!(text(&affected(&mut index, &heartbeat())), "64/2", "of two keys");
+    index.remove(&podset, &key(1, 100), &last);
     index.remove(&podset, &key(1, 0), &sets[0]);
     index.replace(&podset, &key(1, MAX_UNDER_INDEX_KEY), Some(&last), &mut counts(64..65));
     assert_eq!(text(&affected(&mut index, &heartbeat())), "64/0");
@@ -363,8 +363,146 @@ fn q4_an_object_with_very_many_labels_costs_a_share_a_bounded_number_of_comparis
     index.insert(&"honest".into(), &key(2, 0), &mut read(|view| list(view, &other)));
     let heartbeat = |value: u8| labels("v").body(&format!(r#""status":{{"a":{value}}}"#));
     let found = affected(&mut index, &change(heartbeat(1), heartbeat(2)));
-    assert_eq!(text(&found), format!("{}/0", MAX_COMPARED + 1 + 1), "the other's result is as before");
-    assert_eq!(found.shares, ["greedy".into()], "all its keys wake");
+    assert_eq!(text(&found), format!("{}/0", MAX_COMPARED + 1), "the other's result is as before");
+    assert_eq!(found.shares, ["greedy".into()].into(), "all its keys wake");
+}
+
+/// A share with two queries for each of so many labels of an object: one beyond the bound of what is looked at, with
+/// 513.
+fn insert_greedy(index: &mut DependencyIndex, share: &str, controller: u32, labels: usize) {
+    let access = access();
+    for number in 0..labels {
+        let mut set = read_as("77", &access, |view| {
+            for not in ["a", "b"] {
+                list(view, &query(pods(), &format!("l{number}=v,!{not}"), None, "spec.x"));
+            }
+        });
+        index.insert(&share.into(), &key(controller, number), &mut set);
+    }
+}
+
+fn with_labels(labels: usize, value: &str) -> Sample {
+    (0..labels).fold(pod(), |pod, number| pod.label(&format!("l{number}"), value))
+}
+
+#[test]
+fn w1_q4_a_query_that_a_share_over_its_bound_has_too_wakes_the_keys_of_the_others() {
+    let mut index = DependencyIndex::default();
+    insert_greedy(&mut index, "greedy", 1, 600);
+    // What both have is looked at last, beyond the greedy share's bound.
+    let shared = query(pods(), "l599=v,!b", None, "spec.x");
+    for number in 0..2 {
+        index.insert(&"honest".into(), &key(2, number), &mut read(|view| list(view, &shared)));
+    }
+    let spec = |x: u8| with_labels(600, "v").body(&format!(r#""spec":{{"x":{x}}}"#));
+    let found = affected(&mut index, &change(spec(1), spec(2)));
+    assert_eq!(found.shares, ["greedy".into()].into());
+    assert_eq!(found.keys, [key(2, 0), key(2, 1)]);
+    // Nor does it depend on who asked first, or on whether the other is gone.
+    let mut index = DependencyIndex::default();
+    let mut honest = read(|view| list(view, &shared));
+    index.insert(&"honest".into(), &key(2, 0), &mut honest);
+    insert_greedy(&mut index, "greedy", 1, 600);
+    assert_eq!(affected(&mut index, &change(spec(1), spec(2))).keys, [key(2, 0)]);
+    index.remove(&"honest".into(), &key(2, 0), &honest);
+    let found = affected(&mut index, &change(spec(1), spec(2)));
+    assert_eq!((found.keys.len(), found.shares), (0, ["greedy".into()].into()));
+}
+
+#[test]
+fn q4_one_change_is_compared_a_bounded_number_of_times_however_many_shares_there_are_and_each_has_its_part() {
+    let heartbeats = |labels: usize| {
+        let heartbeat = |value: u8| with_labels(labels, "v").body(&format!(r#""status":{{"a":{value}}}"#));
+        change(heartbeat(1), heartbeat(2))
+    };
+    let insert_honest = |index: &mut DependencyIndex| {
+        let set = &mut read(|view| list(view, &query(pods(), "l0=v", None, "spec.x")));
+        index.insert(&"honest".into(), &key(99, 0), set);
+    };
+    // Four shares at their bound are compared as before, and a fifth and the honest one have a part.
+    let at_bound = heartbeats(MAX_COMPARED / 2);
+    for (shares, affects) in [(3, false), (4, true), (9, true)] {
+        let mut index = DependencyIndex::default();
+        for share in 0..shares {
+            insert_greedy(&mut index, &format!("greedy-{share}"), share, MAX_COMPARED / 2);
+        }
+        insert_honest(&mut index);
+        for _ in 0..=shares {
+            let found = affected(&mut index, &at_bound);
+            assert!(evaluated(&found) <= MAX_COMPARED_IN_ALL, "{shares} shares: {}", evaluated(&found));
+            assert_eq!(!found.keys.is_empty() || !found.controllers.is_empty(), affects, "{shares} shares");
+            assert!(!found.keys.contains(&key(99, 0)), "whoever is the first");
+        }
+    }
+    // One beyond its bound takes nothing from the others.
+    let mut index = DependencyIndex::default();
+    (0..9).for_each(|share| insert_greedy(&mut index, &format!("greedy-{share}"), share, MAX_COMPARED / 2 + 1));
+    insert_honest(&mut index);
+    let found = affected(&mut index, &heartbeats(MAX_COMPARED / 2 + 1));
+    assert_eq!((found.shares.len(), found.keys, found.controllers), (9, vec![], vec![]));
+}
+
+#[test]
+fn q4_what_all_shares_read_of_a_change_is_bounded_and_each_has_an_equal_part_at_least() {
+    let access = access();
+    let large = |count: u32| pod().body(&format!(r#""status":{{"a":{count},"b":"{}"}}"#, "x".repeat(16 << 10)));
+    let mut index = DependencyIndex::default();
+    for share in 0..10 {
+        for number in 0..MAX_UNDER_INDEX_KEY {
+            let field = query(pods(), "", None, &format!("spec.s{share}f{number}"));
+            let set = &mut read_as("77", &access, |view| list(view, &field));
+            index.insert(&format!("greedy-{share}").into(), &key(share, number), set);
+        }
+    }
+    index.insert(&"honest".into(), &key(99, 0), &mut read(|view| list(view, &query(pods(), "", None, "spec.x"))));
+    for number in 0..11 {
+        let found = affected(&mut index, &change(large(2 * number), large(2 * number + 1)));
+        let cuts: u64 = found.compared.iter().map(|(_, compared)| compared.cuts.spent()).sum();
+        assert!((MAX_CUTS_IN_ALL * 3 / 4..=MAX_CUTS_IN_ALL).contains(&cuts), "{cuts}");
+        assert!(!found.keys.contains(&key(99, 0)), "what it reads is as before, and the others leave it its part");
+    }
+}
+
+#[test]
+fn q4_one_change_wakes_a_bounded_number_of_keys_and_sets_at_once_and_then_shares() {
+    // Each key has a query of its own, under a label of the object.
+    let ones = |keys: usize, affected: &mut dyn FnMut(Affected, Vec<(Key, u64)>)| {
+        let mut index = DependencyIndex::default();
+        for share in 0..3 {
+            for number in 0..keys {
+                let own = query(pods(), &format!("s{share}l{}=v,!x{number}", number / 4), None, "spec.x");
+                index.insert(&share.to_string().into(), &key(share, number), &mut read(|view| list(view, &own)));
+            }
+        }
+        let all = (0..3 * keys / 4).map(|number| format!("s{}l{}", number % 3, number / 3));
+        let found = index.affected(0, &new(&all.fold(pod(), |pod, label| pod.label(&label, "v"))));
+        let due = index.take_due(usize::MAX);
+        affected(found, due);
+    };
+    ones(MAX_ONES_AT_ONCE / 4, &mut |found, due| assert_eq!((found.keys.len(), due.len()), (768, 0)));
+    ones(MAX_ONES_AT_ONCE, &mut |found, due| {
+        assert_eq!(found.keys.len(), MAX_ONES_AT_ONCE);
+        assert!(due.len() <= MAX_SETS_AT_ONCE, "{}", due.len());
+        assert_eq!(found.shares.len(), 2, "of the first share all have woken");
+    });
+}
+
+#[test]
+fn q4_all_shares_select_by_a_bounded_number_of_labels_and_each_by_some() {
+    let (mut index, access) = (DependencyIndex::default(), access());
+    let mut insert = |share: &str, label: &str| {
+        let own = query(pods(), &format!("{label}=v"), None, "spec.x");
+        let set = &mut read_as("77", &access, |view| list(view, &own));
+        index.insert(&share.into(), &key(1, 0), set);
+        index.selected[&pods()].labels()
+    };
+    for number in 0..MAX_LABELS {
+        insert(&format!("greedy-{}", number / 1_000), &format!("l{number}"));
+    }
+    for number in 0..OWN_LABELS {
+        assert_eq!(insert("honest", &format!("own{number}")), MAX_LABELS + 1 + number);
+    }
+    assert_eq!(insert("honest", "more"), MAX_LABELS + OWN_LABELS, "it is found by its kind");
 }
 
 #[test]
@@ -525,10 +663,8 @@ fn w1_the_index_finds_the_keys_that_a_look_at_every_dependency_finds() {
         assert_eq!(affected(&mut index, &change).keys, expected, "{change:?}");
     }
     sets.iter().for_each(|(key, set)| index.remove(&"podset".into(), key, set));
-    assert!(index.places.is_empty() && index.postings.is_empty() && index.selected.is_empty());
-    assert!(
-        index.whole.is_empty() && index.uncompared.is_empty() && index.crowded.is_empty() && index.shares.is_empty()
-    );
+    assert!(index.shares.is_empty() && index.postings.is_empty() && index.selected.is_empty());
+    assert!(index.whole.is_empty() && index.uncompared.is_empty());
     assert_eq!(index.free.len(), index.entries.len());
 }
 

@@ -147,7 +147,7 @@ impl Lifecycle {
             ToLifecycle::Recovered { plugin } => self.on_recovered(plugin, cx),
             ToLifecycle::NotGranted { plugin, message } => self.on_not_granted(plugin, message, cx),
             ToLifecycle::Throttled { plugin, message } => self.on_throttled(plugin, message, cx),
-            ToLifecycle::Costliest { plugin, kept_bytes } => self.on_costliest(plugin, kept_bytes, cx),
+            ToLifecycle::Costliest { plugin, bytes } => self.on_costliest(plugin, bytes, cx),
             ToLifecycle::Wrote { write: PluginWrite::Object(name), op, result } => {
                 self.on_object_wrote(&name, &op, result, cx);
             }

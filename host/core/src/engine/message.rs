@@ -1,6 +1,7 @@
 //! The messages between the engine's machines. `Engine::step` delivers them in order until none is left. No machine
 //! calls another, so each can be tested alone.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::component::Version;
@@ -9,6 +10,7 @@ use crate::dynamic_kind::KindState;
 use crate::event::Sending;
 use crate::kube_event::EventRecord;
 use crate::manifest::Manifest;
+use crate::memory::Pressure;
 use crate::object::{Kind, Object};
 use crate::permission::Permission;
 use crate::rights::Namespaces;
@@ -53,8 +55,8 @@ pub(super) enum ToLifecycle {
     Recovered { plugin: Arc<str> },
     /// The plugin is over its budget of writes or HTTP requests.
     Throttled { plugin: Arc<str>, message: String },
-    /// The plugin keeps more than any other, of so many bytes, while memory is scarce.
-    Costliest { plugin: Arc<str>, kept_bytes: usize },
+    /// The plugin takes more than any other, so many bytes, while memory is scarce.
+    Costliest { plugin: Arc<str>, bytes: usize },
     /// The result of a write of a Plugin object.
     Wrote { write: PluginWrite, op: WriteOp, result: Result<Written, WriteError> },
     /// This host may write, for the first time or again.
@@ -84,6 +86,8 @@ pub(super) enum ToReconciler {
     Confine { plugin: Arc<str>, confined: bool },
     /// A share is over its write budget: its keys wait until then.
     Throttle { share: Arc<str>, until_ms: u64 },
+    /// How short memory is, and bytes of the objects that were made for shares.
+    Press { pressure: Pressure, objects: BTreeMap<Arc<str>, usize> },
     /// This host has come to lead: enqueue every object.
     Resync,
     /// The result of a write of a key's plan.

@@ -57,7 +57,7 @@ use leaving::Leaving;
 use ledger::Ledger;
 use live_reads::LiveRead;
 use plugin_counts::PluginCounts;
-use shedding::Shed;
+use shedding::Shedding;
 use throttled::Throttled;
 
 #[derive(Debug)]
@@ -108,7 +108,7 @@ pub(super) struct Reconciler {
     suspended: BTreeSet<Arc<str>>,
     /// Plugins that have one call at a time.
     confined: BTreeSet<Arc<str>>,
-    shed: Shed,
+    shedding: Shedding,
 }
 
 impl Reconciler {
@@ -143,7 +143,7 @@ impl Reconciler {
             throttled: Throttled::default(),
             suspended: BTreeSet::new(),
             confined: BTreeSet::new(),
-            shed: Shed::default(),
+            shedding: Shedding::default(),
         }
     }
 
@@ -168,6 +168,7 @@ impl Reconciler {
                 // Each write reports its own buckets alone, so an earlier time does not replace a later one.
                 self.throttled.hold(&share, until_ms);
             }
+            ToReconciler::Press { pressure, objects } => self.on_memory_pressure(pressure, &objects, cx),
             ToReconciler::Resync => self.resync(cx),
             ToReconciler::Wrote { key, op, result } => self.on_wrote(&key, &op, result, cx),
         }

@@ -273,7 +273,10 @@ impl Lifecycle {
             let failed = webhooks(plugin).find(|condition| condition.status == ConditionStatus::False);
             return match blocked.or(failed.as_ref()) {
                 Some(step) => not_ready(&step.reason, step.message.clone()),
-                None => (Readiness::Starting, no("Ready", "Starting", self.starting(plugin))),
+                None => {
+                    let reason = if plugin.costly.is_some() { MEMORY_PRESSURE } else { "Starting" };
+                    (Readiness::Starting, no("Ready", reason, self.starting(plugin)))
+                }
             };
         };
         for (kind, scope) in active.manifest.scopes() {

@@ -74,7 +74,7 @@ pub(super) struct Throttled {
     pub message: String,
 }
 
-/// A plugin kept more than any other when memory was scarce.
+/// A plugin took more than any other when memory was scarce.
 #[derive(Debug)]
 pub(super) struct Costly {
     /// When that was last, or the host began to serve it after a restart.

@@ -67,9 +67,10 @@ impl Lifecycle {
             }
             return;
         }
+        let (shown, is_pinned) = (plugin_object::shown(&live), plugin_object::spec(&live).digest.is_some());
+        self.recall_costly(name, &shown, cx);
         let plugin = &self.plugins[name];
-        let is_pinned = plugin_object::spec(&live).digest.is_some();
-        let (shown, conditions) = (plugin_object::shown(&live), self.conditions(name, plugin, is_pinned));
+        let conditions = self.conditions(name, plugin, is_pinned);
         if let Some(due_ms) = waits_until(plugin, &shown, &conditions).filter(|due_ms| *due_ms > cx.now.mono_ms) {
             return self.arm(due_ms - cx.now.mono_ms, Timer::Status(Arc::clone(name)), cx);
         }

@@ -230,9 +230,9 @@ impl Lifecycle {
             return;
         }
         if let Some(namespace) = tenant::of_plugin(name)
-            && self.reads_too_much(namespace, cx)
+            && self.end_for_bytes(&namespace.into(), cx)
         {
-            return self.end_for_bytes(&namespace.into(), cx);
+            return;
         }
         let scopes: Vec<(Kind, Scope)> = manifest.scopes().collect();
         let plugin = self.plugins.get(name).and_then(|plugin| Some((plugin, plugin.candidate.as_ref()?)));

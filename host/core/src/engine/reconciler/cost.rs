@@ -5,11 +5,18 @@ use crate::plan::Prepared;
 
 /// A look at an object, which is also a sixteenth of the time to cut the fields of a projection out of a KiB.
 const NS_PER_LOOK: u64 = 200;
+/// An entry of the dependency index.
+const US_PER_ENTRY: u64 = 1;
 /// A KiB of JSON that is parsed and compared, or hashed; an estimate: serde_json builds some 130 MB of values a second.
 const US_PER_KIB: u64 = 8;
 
 pub(super) fn of_looks(looks: u64) -> u64 {
-    looks.saturating_mul(NS_PER_LOOK) / 1_000
+    looks.saturating_mul(NS_PER_LOOK).div_ceil(1_000)
+}
+
+/// Entries that are added to the dependency index or taken out of it: each has a place in a table and in trees.
+pub(super) fn of_entries(entries: usize) -> u64 {
+    entries as u64 * US_PER_ENTRY
 }
 
 pub(super) fn of_text(bytes: usize) -> u64 {

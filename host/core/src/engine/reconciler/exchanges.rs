@@ -280,6 +280,11 @@ impl Exchanges {
         self.due.insert((now_ms, id));
     }
 
+    /// Bytes that are kept for a share.
+    pub fn kept_of(&self, share: &str) -> usize {
+        self.kept.of(share)
+    }
+
     /// Whether a request that changes something may be carried out now, wanted or not.
     pub fn is_changing(&self, plugin: &Arc<str>, key: &Key) -> bool {
         self.in_flight.changing(&(Arc::clone(plugin), key.name.clone())).next().is_some()

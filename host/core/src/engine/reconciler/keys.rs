@@ -49,12 +49,6 @@ impl Keys {
         self.by_controller.values().map(Map::len).sum()
     }
 
-    /// Of one controller, in no order.
-    pub fn with_states_of(&self, controller: ControllerId) -> impl Iterator<Item = (&Name, &KeyState)> {
-        let states = self.by_controller.get(&controller).into_iter().flatten();
-        states.map(|(name, state)| (name, &**state))
-    }
-
     pub fn states_of(&mut self, controller: ControllerId) -> impl Iterator<Item = &mut KeyState> {
         self.by_controller.get_mut(&controller).into_iter().flat_map(Map::values_mut).map(|state| &mut **state)
     }

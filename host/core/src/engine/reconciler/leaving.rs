@@ -46,6 +46,13 @@ impl Default for Leaving {
     }
 }
 
+impl KeyState {
+    /// In how many parts it is taken out.
+    pub fn parts(&self) -> usize {
+        1 + self.kept_bytes / BYTES_OF_A_PART
+    }
+}
+
 impl Leaving {
     /// When the next keys leave.
     pub fn next_due_ms(&self) -> Option<u64> {
@@ -90,7 +97,7 @@ impl Reconciler {
             if matches!(state.turn.work, Work::Writing(_)) {
                 cx.observe(Observation::TurnEnded { cause: of.controller.cause_of(&key, &state) });
             }
-            let parts = 1 + state.kept_bytes / BYTES_OF_A_PART + self.exchanges.drop_key(&key);
+            let parts = state.parts() + self.exchanges.drop_key(&key);
             self.let_go(&key, &of.controller.plugin, &of.controller.share, &state, cx);
             self.charges.add(&mut self.queue, &of.controller.share, parts as u64);
             self.leaving.pieces.spend(parts);

@@ -54,9 +54,9 @@ impl Ledger {
         self.counts.of(share)
     }
 
-    /// Who has most.
-    pub fn most(&self) -> Option<(Arc<str>, usize)> {
-        self.counts.most()
+    /// Those that have any.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.counts.iter()
     }
 
     #[cfg(test)]

@@ -58,6 +58,7 @@ impl Reconciler {
         let undone = Err(WriteError::undone());
         let result = if is_void { &undone } else { result };
         for (key, why) in by {
+            self.charge_event(&key);
             match why {
                 Reason::Exists => {
                     self.on_existing_read(&key, target, result, cx);

@@ -48,10 +48,9 @@ impl PluginCounts {
         self.of_plugin.get(plugin).copied().unwrap_or_default()
     }
 
-    /// Who has most.
-    pub fn most(&self) -> Option<(Arc<str>, usize)> {
-        let most = self.of_plugin.iter().max_by_key(|(plugin, count)| (**count, *plugin));
-        most.map(|(plugin, count)| (Arc::clone(plugin), *count))
+    /// Those that have any.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.of_plugin.iter().map(|(plugin, count)| (plugin, *count))
     }
 
     pub fn total(&self) -> usize {

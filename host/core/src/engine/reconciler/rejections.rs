@@ -18,7 +18,7 @@ use crate::write::WriteOp;
 /// Objects that block one key, whose end wakes it. When the first thousand are gone, the next turn finds others.
 const MAX_CONFLICTS: usize = 1_000;
 /// Of these, and of rejections, where a share has no room left for what it keeps: a person sees the cause all the same.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 
 /// What the view shows to be impossible: children whose names others have, and patches of what does not exist. No more
 /// than are remembered.

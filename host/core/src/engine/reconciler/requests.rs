@@ -68,6 +68,7 @@ impl Reconciler {
     /// A reply is an input of the next call. A key that did not read it is looked at for nothing (W2).
     pub fn on_http_done(&mut self, id: HttpId, sent: Sent, cx: &mut Context<'_>) {
         if let Some(key) = self.exchanges.on_done(id, sent, cx.now) {
+            self.charge_event(&key);
             self.wake(&key, Lane::Live, cx);
         }
     }

@@ -190,6 +190,7 @@ impl Reconciler {
         };
         self.call_ended(key.controller, &share);
         self.queue.charge(&share, done.elapsed_us);
+        self.charges.add_event(&mut self.queue, &share);
         let ended = Observation::TurnEnded { cause };
         let Some(controller) = self.controllers.get_mut(&key.controller) else { return cx.observe(ended) };
         controller.calls = controller.calls.saturating_sub(1);

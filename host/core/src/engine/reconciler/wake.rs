@@ -186,6 +186,7 @@ impl Reconciler {
         let (plugin, share) = (Arc::clone(&controller.plugin), Arc::clone(&controller.share));
         let Some(state) = self.keys.remove(key) else { return };
         self.count_objects(key.controller, state.last.as_ref().map_or(0, |last| last.objects), 0);
+        self.charges.add(&mut self.queue, &share, state.parts() as u64);
         self.let_go(key, &plugin, &share, &state, cx);
     }
 }

@@ -131,6 +131,7 @@ impl Reconciler {
     }
 
     pub fn on_wrote(&mut self, key: &Key, op: &WriteOp, result: Result<Written, WriteError>, cx: &mut Context<'_>) {
+        self.charge_event(key);
         match result {
             Ok(written) => {
                 self.note_permitted(key, op, cx);

@@ -374,7 +374,7 @@ fn g11_a_tenant_whose_objects_would_fill_the_hosts_memory_reads_nothing_for_ten_
 }
 
 #[test]
-fn g11_all_tenants_together_have_a_bound_and_each_has_some_bytes_of_its_own_below_it() {
+fn g11_all_tenants_together_have_a_bound_beyond_which_the_one_that_reads_most_ends_and_no_other() {
     let names: Vec<String> = (0..6).map(|number| format!("team-{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut alone = Alone::with_tenants(&names);
@@ -396,18 +396,16 @@ fn g11_all_tenants_together_have_a_bound_and_each_has_some_bytes_of_its_own_belo
         alone.settle();
         alone.ready(&format!("{namespace}.podset"))
     };
-    for name in &names[..4] {
-        assert_eq!(grow(&mut alone, name, 60), "True Serving");
+    for (number, name) in names[..4].iter().enumerate() {
+        assert_eq!(grow(&mut alone, name, if number == 2 { 62 } else { 58 }), "True Serving");
     }
     assert_eq!(grow(&mut alone, names[4], 12), "True Serving");
-    assert_eq!(
-        grow(&mut alone, names[4], 16),
-        "False TooManyBytes",
-        "the sum is over the bound, and it has more than its own"
-    );
-    assert_eq!(grow(&mut alone, names[5], 3), "True Serving", "its own bytes");
-    names[..4].iter().for_each(|name| assert_eq!(alone.ready(&format!("{name}.podset")), "True Serving"));
-    assert_eq!(grow(&mut alone, names[5], 8), "True Serving", "there is room again");
+    let ready = |alone: &Alone| [0, 1, 2, 3, 4, 5].map(|it| alone.ready(&format!("{}.podset", names[it])));
+    assert_eq!(ready(&alone), ["True Serving"; 6]);
+    assert_eq!(grow(&mut alone, names[4], 20), "True Serving", "the sum is over the bound, and four others have more");
+    assert_eq!(ready(&alone)[..3], ["True Serving", "True Serving", "False TooManyBytes"]);
+    assert_eq!(ready(&alone)[3..], ["True Serving"; 3]);
+    assert_eq!(grow(&mut alone, names[5], 40), "True Serving", "there is room again");
 }
 
 /// A plugin that reconciles one kind and reads Secrets.

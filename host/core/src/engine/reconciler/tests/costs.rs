@@ -75,6 +75,56 @@ fn q4_a_plugin_is_charged_for_what_a_step_took_and_not_only_for_what_was_counted
     assert_eq!(alone.reconciler.queue.used_us("podset"), before_us + 7 * counted_us, "a minute is not its work");
 }
 
+#[test]
+fn q4_a_share_pays_for_a_step_that_its_own_event_made_long_whatever_was_counted() {
+    let results = [
+        CallResult::Failed(Failure::Retry("later".to_owned())),
+        CallResult::Fault(GuestFault::BadOutcome { message: "no".to_owned() }),
+        wants(0),
+    ];
+    for result in results {
+        let mut alone = Alone::serving(&["a"]);
+        let before_us = alone.reconciler.queue.used_us("podset");
+        let label = format!("{result:?}");
+        alone.returns_with(result, |_| ());
+        assert!(alone.reconciler.queue.used_us("podset") > before_us, "{label}: nothing is free");
+        alone.reconciler.measured(15_000);
+        let charged_us = alone.reconciler.queue.used_us("podset") - before_us;
+        assert!((15_000..15_010).contains(&charged_us), "{label}: {charged_us}");
+        // A change of something that it reads is no event of its own.
+        alone.with(|_, _| ());
+        let before_us = alone.reconciler.queue.used_us("podset");
+        alone.reconciler.measured(15_000);
+        assert_eq!(alone.reconciler.queue.used_us("podset"), before_us, "{label}");
+    }
+    let mut alone = Alone::serving(&["a"]);
+    alone.returns(wants(1));
+    let before_us = alone.reconciler.queue.used_us("podset");
+    alone.fail(WriteErrorClass::Invalid);
+    alone.reconciler.measured(60_000_000);
+    let charged_us = alone.reconciler.queue.used_us("podset") - before_us;
+    assert!((20_000..20_010).contains(&charged_us), "a minute is not its work: {charged_us}");
+}
+
+#[test]
+fn q4_a_plugin_is_charged_for_the_reads_that_are_indexed_for_it() {
+    let charged = |result: CallResult, reads: usize| {
+        let mut alone = Alone::serving(&["a"]);
+        let before_us = alone.reconciler.queue.used_us("podset");
+        alone.returns_with(result, |view| {
+            for read in 0..reads {
+                let secret = ObjectRef { kind: kind("Secret"), name: Name::new("default", &read.to_string()) };
+                view.get(&secret, &[]).unwrap();
+            }
+        });
+        alone.reconciler.queue.used_us("podset") - before_us
+    };
+    for result in [wants(0), CallResult::Failed(Failure::Retry("later".to_owned()))] {
+        let (none, many) = (charged(result.clone(), 0), charged(result, 900));
+        assert!((800..1_200).contains(&(many - none)), "{none} and {many} us");
+    }
+}
+
 /// A ConfigMap with so many members, as an outcome has it.
 fn wants_large(members: usize) -> (Value, CallResult) {
     let data: serde_json::Map<_, _> = (0..members).map(|number| (format!("k{number:05}"), json!("0"))).collect();
