@@ -431,7 +431,7 @@ fn q4_one_change_is_compared_a_bounded_number_of_times_however_many_shares_there
             let found = affected(&mut index, &at_bound);
             assert!(evaluated(&found) <= MAX_COMPARED_IN_ALL, "{shares} shares: {}", evaluated(&found));
             assert_eq!(!found.keys.is_empty() || !found.controllers.is_empty(), affects, "{shares} shares");
-            assert!(!found.keys.contains(&key(99, 0)), "whoever is the first");
+            assert!(!found.keys.contains(&key(99, 0)), "in each order of the shares");
         }
     }
     // One beyond its bound takes nothing from the others.
