@@ -8,15 +8,15 @@ use crate::budget::Budget;
 /// Dependencies of one share that one change looks at: some hundred microseconds. Only an object with many labels has
 /// so many index keys; beyond it all keys of the share count as affected.
 pub(super) const MAX_COMPARED: usize = 1_024;
-/// Comparisons of all shares with one change, half a millisecond to four. Then each share has an equal part: what it
-/// has beyond that counts as affected.
-pub(super) const MAX_COMPARED_IN_ALL: u64 = 4_096;
+/// Comparisons of all shares with one change, a millisecond to eight. Half of them are equal parts of the shares, and half are
+/// for those that come first. What a share has beyond that counts as affected.
+pub(super) const MAX_COMPARED_IN_ALL: u64 = 8_192;
 /// Budget of one share's dependencies to project the two sides of one change, at 16 units per KiB that no
 /// projection has cached: half a MiB of text, one or two milliseconds of the event loop. Beyond it, the share's
 /// keys under the change's index keys count as affected: they wake, and their own turns pay for the reads.
 pub(super) const MAX_CUTS: u64 = 8_192;
-/// The same of all shares together, in equal parts: two to four milliseconds. A Pod of ten KiB is cut for fifty
-/// projections.
+/// The same of all shares together, two to four milliseconds, half of it in equal parts. What very many shares read alike is
+/// projected for the first one, from the half that is for all.
 pub(super) const MAX_CUTS_IN_ALL: u64 = 2 * MAX_CUTS;
 
 #[derive(Debug, Default)]
@@ -69,29 +69,49 @@ impl Found {
     }
 }
 
+/// How much of one kind of work each share of a change may have.
+#[derive(Debug)]
+struct Parts {
+    /// The part of each share, whatever the others need.
+    own: u64,
+    /// What is left for all, and what those before have left of their parts.
+    common: u64,
+}
+
+impl Parts {
+    fn of(total: u64, shares: u64) -> Self {
+        Self { own: total / 2 / shares.max(1), common: total / 2 }
+    }
+
+    fn next(&self) -> u64 {
+        self.own + self.common
+    }
+
+    fn spend(&mut self, spent: u64) {
+        self.common = self.next().saturating_sub(spent);
+    }
+}
+
 /// What is left for the shares of one change that had no turn yet.
 #[derive(Debug)]
 pub(super) struct Left {
-    shares: u64,
-    compared: u64,
-    cuts: u64,
+    compared: Parts,
+    cuts: Parts,
 }
 
 impl Left {
     pub(super) fn of(shares: u64) -> Self {
-        Self { shares, compared: MAX_COMPARED_IN_ALL, cuts: MAX_CUTS_IN_ALL }
+        Self { compared: Parts::of(MAX_COMPARED_IN_ALL, shares), cuts: Parts::of(MAX_CUTS_IN_ALL, shares) }
     }
 
-    /// The comparisons and projections of the next share: an equal part at least, whatever the others need.
+    /// The comparisons and projections of the next share.
     pub(super) fn part(&self) -> (u64, Budget) {
-        let shares = self.shares.max(1);
-        (self.compared / shares, Budget::new((self.cuts / shares).min(MAX_CUTS)))
+        (self.compared.next(), Budget::new(self.cuts.next().min(MAX_CUTS)))
     }
 
     /// The next share has had its turn.
     pub(super) fn spend(&mut self, compared: u64, cuts: u64) {
-        self.shares = self.shares.saturating_sub(1);
-        self.compared = self.compared.saturating_sub(compared);
-        self.cuts = self.cuts.saturating_sub(cuts);
+        self.compared.spend(compared);
+        self.cuts.spend(cuts);
     }
 }

@@ -58,7 +58,7 @@ impl Walk {
         Self { step: 0, controller: ControllerId(0), after: None, rest }
     }
 
-    /// The walk goes on with this controller.
+    /// The walk continues with this controller.
     fn enter(&mut self, controller: ControllerId) {
         if self.controller != controller {
             (self.controller, self.after) = (controller, None);

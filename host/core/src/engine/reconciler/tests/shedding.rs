@@ -78,7 +78,7 @@ fn f32_rejections_conflicts_and_what_is_remembered_of_writes_are_given_up_too() 
 }
 
 #[test]
-fn f32_q4_each_step_looks_at_some_keys_and_the_next_one_goes_on_where_it_ended() {
+fn f32_q4_each_step_looks_at_some_keys_and_the_next_one_continues_where_it_ended() {
     const OBJECTS: usize = 10_000;
     let mut alone = Alone::serving(&[]);
     alone.may_write = false;
