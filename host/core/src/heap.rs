@@ -142,7 +142,8 @@ mod tests {
         for size in (1..2_000).chain([4_096, 4_097, 65_536, 1 << 20]) {
             let (count, _block) = counted(|| Vec::<u8>::with_capacity(size));
             let held = count.held_bytes.unsigned_abs();
-            assert!((held..=held * 5 / 4 + 16).contains(&allocation(size)), "{size}: {held}, {}", allocation(size));
+            // glibc takes 32 bytes for the least, jemalloc 8.
+            assert!((held..=held * 5 / 4 + 24).contains(&allocation(size)), "{size}: {held}, {}", allocation(size));
         }
         assert_eq!(allocation(0), 0);
         // jemalloc's classes above these sizes.

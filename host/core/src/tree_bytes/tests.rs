@@ -25,7 +25,7 @@ fn object(keys: impl Iterator<Item = String>) -> String {
 }
 
 #[test]
-fn the_bound_of_the_worst_texts_is_what_the_allocator_gives_and_half_as_much_at_most() {
+fn the_bound_of_the_worst_texts_is_what_the_allocator_gives_and_three_fifths_more_at_most() {
     let nested = format!("{}0{}", r#"{"":"#.repeat(120), "}".repeat(120));
     let lists = format!("{}0{}", "[".repeat(120), "]".repeat(120));
     let texts = [
@@ -51,7 +51,8 @@ fn the_bound_of_the_worst_texts_is_what_the_allocator_gives_and_half_as_much_at_
     ];
     for text in texts {
         let (bound, held) = check(&text);
-        assert!(bound * 2 <= held * 3, "{}: {bound} are counted, {held} held", &text[..60.min(text.len())]);
+        // Of a list of texts of one byte: glibc takes 32 bytes for each, and jemalloc 8.
+        assert!(bound * 5 <= held * 8, "{}: {bound} are counted, {held} held", &text[..60.min(text.len())]);
     }
 }
 

@@ -312,7 +312,7 @@ fn an_empty_queue_and_a_delayed_key_take_little_memory() {
         each(&mut |plugin, key| queue.add_at(u64::from(key.controller.0) * 7_919 % 1_000, plugin, key, Lane::Resync));
     });
     let of_key = held_bytes / 100_000;
-    assert!(of_controller <= 500 && of_key <= 200, "{of_controller} and {of_key} bytes");
+    assert!(of_controller <= 550 && of_key <= 200, "{of_controller} and {of_key} bytes");
 }
 
 #[test]

@@ -21,7 +21,7 @@ const MAX_MESSAGES: usize = 8;
 const MAX_SUBJECTS: usize = 1_024;
 /// Those of one share. An object whose writes fail is a subject, and some plugins have thousands.
 const OF_SHARE: usize = 256;
-/// What a share has also when the others have all: the first lines of what goes wrong first.
+/// What a share has also when the others have all: the first lines of what fails first.
 const OWN: usize = 16;
 
 /// Decides which errors to log. Clones share its state.

@@ -153,10 +153,10 @@ impl Room {
     pub(super) fn grow(&mut self, id: Id, more: usize, now: Instant) -> bool {
         let Some(giving_way) = self.giving_way(id, more, now) else { return false };
         for other in giving_way {
-            if let Some(Held { stage: Stage::Whole { given_way: told, .. } | Stage::Unread(told), .. }) =
+            if let Some(Held { stage: Stage::Whole { given_way: notice, .. } | Stage::Unread(notice), .. }) =
                 self.take(other)
             {
-                told.notify_one();
+                notice.notify_one();
             }
         }
         self.add(id, more);

@@ -141,12 +141,12 @@ fn a_response_that_is_not_read_for_a_second_gives_way_and_its_connection_is_clos
     assert!(!world.arrives(1, LARGE).1);
     world.pass(GIVES_WAY);
     assert!(world.arrives(1, LARGE).1);
-    assert!(is_told(&connections[0]) && !is_told(&connections[1]));
+    assert!(has_notice(&connections[0]) && !has_notice(&connections[1]));
 }
 
-fn is_told(told: &Notify) -> bool {
+fn has_notice(notice: &Notify) -> bool {
     let waker = std::task::Waker::noop();
-    std::pin::pin!(told.notified()).poll(&mut std::task::Context::from_waker(waker)).is_ready()
+    std::pin::pin!(notice.notified()).poll(&mut std::task::Context::from_waker(waker)).is_ready()
 }
 
 /// Two peers had all large requests, and a third one had none.
@@ -163,10 +163,10 @@ fn q4_what_is_whole_and_waits_gives_way_to_a_peer_that_has_less_and_what_is_work
     assert!(world.room.begin_work(worked_on));
     let (large, is_there) = world.arrives(2, LARGE);
     assert!(is_there && world.whole(large).is_some());
-    assert_eq!(given_way.each_ref().map(|told| is_told(told)), [false, true, false], "the oldest that waits");
+    assert_eq!(given_way.each_ref().map(|notice| has_notice(notice)), [false, true, false], "the oldest that waits");
     assert!(!world.room.begin_work(first), "it is refused, and nobody begins with it");
     // Two peers have all of it again. The one that has more gives way.
-    assert!(world.arrives(3, 1 << 20).1 && is_told(&given_way[2]));
+    assert!(world.arrives(3, 1 << 20).1 && has_notice(&given_way[2]));
     assert!(!world.room.begin_work(second));
     assert!(!world.arrives(4, 2 * LARGE).1 && world.room.held.contains_key(&large), "equals do not give way");
     world.room.end_work(worked_on);
