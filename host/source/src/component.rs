@@ -211,10 +211,9 @@ mod tests {
         let count =
             |yaml: &str| crate::allocations::counted(|| config(yaml).map(drop).map_err(|refusal| refusal.reason)).0;
         let sizes = [32 << 10, 64 << 10, 128 << 10];
-        let texts = sizes.map(shapes);
-        for at in 0..texts[0].len() {
-            let name = texts[0][at].0;
-            let counts = [0, 1, 2].map(|size| count(&texts[size][at].1));
+        let [small, medium, large] = sizes.map(shapes);
+        for (((name, small), (_, medium)), (_, large)) in small.iter().zip(&medium).zip(&large) {
+            let counts = [small, medium, large].map(|text| count(text));
             for pair in counts.windows(2) {
                 let few = 1_024;
                 assert!(pair[1].allocations <= 5 * pair[0].allocations / 2 + few, "{name}: allocations");

@@ -240,7 +240,7 @@ fn overrun(world: &World, mode: &str) -> Value {
 /// An object whose requests hang or have responses that are too large, again each second.
 fn fetch(world: &World, server: &Server, number: usize) -> Value {
     let request = |key: usize| {
-        let path = if key % 2 == 0 { "hanging" } else { "large" };
+        let path = ["hanging", "large"][key % 2];
         json!({"key": format!("{path}-{key}"), "url": server.url(&format!("/{path}")), "refreshMs": 1_000, "keep": true})
     };
     json!({

@@ -25,7 +25,7 @@ fn object(keys: impl Iterator<Item = String>) -> String {
 }
 
 #[test]
-fn the_bound_of_the_worst_texts_is_what_the_allocator_gives_and_three_fifths_more_at_most() {
+fn the_bound_of_the_worst_texts_is_what_the_allocator_gives_and_two_thirds_more_at_most() {
     let nested = format!("{}0{}", r#"{"":"#.repeat(120), "}".repeat(120));
     let lists = format!("{}0{}", "[".repeat(120), "]".repeat(120));
     let texts = [
@@ -51,8 +51,8 @@ fn the_bound_of_the_worst_texts_is_what_the_allocator_gives_and_three_fifths_mor
     ];
     for text in texts {
         let (bound, held) = check(&text);
-        // Of a list of texts of one byte: glibc takes 32 bytes for each, and jemalloc 8.
-        assert!(bound * 5 <= held * 8, "{}: {bound} are counted, {held} held", &text[..60.min(text.len())]);
+        // Of short texts glibc takes 32 bytes for each, which is counted, and jemalloc 8 or 16.
+        assert!(bound * 3 <= held * 5, "{}: {bound} are counted, {held} held", &text[..60.min(text.len())]);
     }
 }
 

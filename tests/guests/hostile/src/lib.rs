@@ -134,7 +134,7 @@ fn fill(object: &Hostile, cx: &Context) -> Result<Outcome<HostileStatus>, Failur
     let filling = vec![BTreeMap::from([(String::new(), 0)]); bytes / r#"{"":0},"#.len()];
     let data: BTreeMap<String, &str> =
         (0..bytes / r#""k00000":"","#.len()).map(|key| (format!("k{key:05}"), "")).collect();
-    let child = Child::new("config", &json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data}));
+    let child = Child::new("config", json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data}));
     let mut outcome = Outcome::children([child]).status(&HostileStatus { mode, filling });
     for number in 0..EVENTS {
         let about = format!("{number}-{now}-");
