@@ -31,8 +31,6 @@ const MIB: usize = 512;
 const TEXT_BYTES: usize = 24 << 20;
 /// A status has 256 KiB at most, with its conditions.
 const MOST_BYTES: usize = 250_000;
-/// Until a new object has its child: a hundred times what it takes on an idle machine.
-const TO_CREATE: Duration = Duration::from_secs(20);
 /// Until the hostile plugin has been called for each of its objects.
 const TO_FILL: Duration = Duration::from_secs(300);
 
@@ -196,7 +194,7 @@ impl Siege {
         let begin = Instant::now();
         world.block_on(world.podsets().create(&PostParams::default(), &podset)).unwrap();
         let mut at = || self.seen.lock().unwrap().get(name).copied();
-        world.until_within(TO_CREATE, &format!("{name} has its Pod"), &mut at).duration_since(begin)
+        world.until(&format!("{name} has its Pod"), &mut at).duration_since(begin)
     }
 
     /// What the host says of its memory.
