@@ -40,7 +40,7 @@ Commands:
                      that scale the numbers of a release, which takes minutes more: 100 kills of the host, 200 PodSets
                      and 20 reloads under load, 300 PodSets and 60 s of quiet, 60 s without API server, 50 nodes that
                      come and go for 120 s (MORTISE_E2E_KILLS, _RELOAD_SETS, _RELOADS, _QUIET_SETS, _IDLE_S, _OUTAGE_S,
-                     _NODES, _NODES_S; variables that are set already take precedence). --on local runs the tests on
+                     _NODES, _NODES_S, _HOSTILES; variables that are set already take precedence). --on local runs the tests on
                      `mortise cluster` instead of Kubernetes' own binaries, which takes no Go (MORTISE_E2E_ON=local); a few
                      that need these are named and left out. Without network the dependencies' advisories are not checked,
                      which the output says; with MORTISE_REQUIRE_ADVISORIES=1 that fails.

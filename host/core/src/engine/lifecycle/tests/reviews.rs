@@ -279,6 +279,15 @@ fn g9_an_answer_to_another_review_counts_for_nothing_and_what_is_declared_anew_i
     assert_eq!(alone.ready("podset"), "True Serving");
 }
 
+/// The API server answers no review that was asked.
+fn fail_reviews(alone: &mut Alone) {
+    while let Some(review) = alone.reviews.pop_front() {
+        let error = WriteError { class: WriteErrorClass::Unavailable, message: "away".to_owned() };
+        alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Err(error), cx));
+    }
+    alone.settle();
+}
+
 #[test]
 fn g9_a_review_that_fails_is_repeated_and_what_was_known_stays() {
     let mut alone = Alone::identified();
@@ -287,11 +296,7 @@ fn g9_a_review_that_fails_is_repeated_and_what_was_known_stays() {
     alone.pass(60_000);
     alone.grant(&binding("team-a", "reader", &podset()));
     alone.pass(1_000);
-    let error = || WriteError { class: WriteErrorClass::Unavailable, message: "away".to_owned() };
-    while let Some(review) = alone.reviews.pop_front() {
-        alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Err(error()), cx));
-    }
-    alone.settle();
+    fail_reviews(&mut alone);
     assert_eq!(alone.ready("podset"), "True Serving");
     alone.pass(5_000);
     assert_eq!(alone.asked().len(), 2);
@@ -303,10 +308,7 @@ fn g9_a_review_that_fails_is_repeated_and_what_was_known_stays() {
     alone.watch_fails("RoleBinding", WatchError::Denied("no".to_owned()));
     for failures in 0..5 {
         assert_eq!(alone.asked().len(), 2, "without the right to read bindings it is asked for everywhere");
-        while let Some(review) = alone.reviews.pop_front() {
-            alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Err(error()), cx));
-        }
-        alone.settle();
+        fail_reviews(&mut alone);
         alone.pass((5_000 << failures) - 1);
         assert_eq!(alone.asked(), NONE);
         alone.pass(1);
@@ -322,21 +324,14 @@ fn g9_what_is_not_known_to_be_readable_for_five_minutes_is_shown_no_more_until_t
     alone.pass(60_000);
     alone.grant(&binding("team-a", "reader", &podset()));
     alone.pass(1_000);
-    let fail = |alone: &mut Alone| {
-        while let Some(review) = alone.reviews.pop_front() {
-            let error = WriteError { class: WriteErrorClass::Unavailable, message: "away".to_owned() };
-            alone.with(|lifecycle, cx| lifecycle.on_reviewed(review, Err(error), cx));
-        }
-        alone.settle();
-    };
-    fail(&mut alone);
+    fail_reviews(&mut alone);
     for _ in 0..299 {
         alone.pass(1_000);
-        fail(&mut alone);
+        fail_reviews(&mut alone);
     }
     assert_eq!((&*alone.sees(), &*alone.ready("podset")), ("*", "True Serving"));
     alone.pass(1_000);
-    fail(&mut alone);
+    fail_reviews(&mut alone);
     assert_eq!((&*alone.sees(), &*alone.condition("podset", "Permitted")), ("", "Unknown ReviewFailed"));
     alone.pass(5_000);
     alone.answer(&Readable::Everywhere);
