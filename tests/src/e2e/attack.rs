@@ -1,13 +1,14 @@
 //! All who mean a host harm, at once: users with the objects that cost most, forged marks, a plugin that overruns every limit or
-//! requests without end, components to compile, and clients of its ports. They stop when an `Attack` is dropped. How the host
-//! keeps itself is unknown here.
+//! requests without end, components to compile, and clients of its ports. They stop when an `Attack` ends, which fails unless each
+//! has reached what it attacks. How the host keeps itself is unknown here.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use kube::api::{DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
@@ -21,7 +22,7 @@ use tokio::net::TcpSocket;
 
 use super::http::Server;
 use super::reload::append_custom_section;
-use super::world::{HOST_NAMESPACE, World, base64, built};
+use super::world::{DEADLINE, HOST_NAMESPACE, World, base64, built};
 
 /// Pairs of an object that a user writes: so many that the API server takes its text.
 const PAIRS: usize = 15_000;
@@ -41,9 +42,14 @@ const IDLE_CONNECTIONS: usize = 200;
 
 pub(super) struct Attack {
     stops: Arc<AtomicBool>,
+    reached: Reached,
     threads: Vec<JoinHandle<()>>,
     users: Vec<tokio::task::JoinHandle<()>>,
 }
+
+/// How many connections each client had, and how many writes of each user the API server has answered: a review that
+/// the host has no room for is refused.
+type Reached = Arc<Mutex<BTreeMap<&'static str, usize>>>;
 
 /// A client of the webhook port.
 #[derive(Clone)]
@@ -56,66 +62,93 @@ impl Attack {
     pub(super) fn begin(world: &mut World, requests: &Server) -> Self {
         OVERRUNS.iter().for_each(|mode| world.apply(&overrun(world, mode)));
         (0..OBJECTS).for_each(|number| world.apply(&fetch(world, requests, number)));
-        let mut attack = Self { stops: Arc::default(), threads: Vec::new(), users: Vec::new() };
+        let mut attack =
+            Self { stops: Arc::default(), reached: Arc::default(), threads: Vec::new(), users: Vec::new() };
         let namespace = Some(world.namespace.clone());
         let api = |api_version: &str, kind: &str| world.api(api_version, kind, namespace.as_deref());
-        attack.user(world, Duration::from_millis(500), config_map, api("v1", "ConfigMap"));
-        attack.user(world, Duration::from_millis(500), pod_set, api("app.example.com/v1alpha1", "PodSet"));
-        attack.user(world, Duration::from_millis(200), picture, api("test.mortise.dev/v1", "Picture"));
-        attack.user(world, Duration::from_millis(200), forged, api("v1", "ConfigMap"));
-        attack.user(world, Duration::from_secs(5), component, world.api("v1", "ConfigMap", Some(HOST_NAMESPACE)));
+        attack.user(world, Duration::from_millis(500), ("ConfigMaps", config_map), api("v1", "ConfigMap"));
+        attack.user(world, Duration::from_millis(500), ("PodSets", pod_set), api("app.example.com/v1alpha1", "PodSet"));
+        attack.user(world, Duration::from_millis(200), ("Pictures", picture), api("test.mortise.dev/v1", "Picture"));
+        attack.user(world, Duration::from_millis(200), ("forged children", forged), api("v1", "ConfigMap"));
+        attack.user(
+            world,
+            Duration::from_secs(5),
+            ("components", component),
+            world.api("v1", "ConfigMap", Some(HOST_NAMESPACE)),
+        );
         let caller = Caller::of(world);
         let runtime = world.block_on(async { tokio::runtime::Handle::current() });
         for number in SENDERS {
-            attack.client(&runtime, &caller, number, send_bodies);
+            attack.client(&runtime, &caller, number, ("whole reviews", send_bodies));
         }
         for number in SLOW {
-            attack.client(&runtime, &caller, number, send_slowly);
+            attack.client(&runtime, &caller, number, ("slow reviews", send_slowly));
         }
         for number in IDLE {
-            attack.client(&runtime, &caller, number, send_nothing);
+            attack.client(&runtime, &caller, number, ("idle connections", send_nothing));
         }
         let metrics = world.host().metrics_port();
         let scraped = Caller { server: (Ipv4Addr::LOCALHOST, metrics).into(), ..caller };
-        attack.client(&runtime, &scraped, 1, scrape);
+        attack.client(&runtime, &scraped, 1, ("scrapes", scrape));
         attack
     }
 
     /// Writes one object after another, until it is stopped. Refusals are what a user gets who asks for too much.
-    fn user(&mut self, world: &World, pause: Duration, write: Writes, api: Api<DynamicObject>) {
-        let stops = Arc::clone(&self.stops);
+    fn user(&mut self, world: &World, pause: Duration, (name, write): (&'static str, Writes), api: Api<DynamicObject>) {
+        let (stops, reached) = (Arc::clone(&self.stops), Arc::clone(&self.reached));
+        reached.lock().unwrap().insert(name, 0);
         self.users.push(world.spawn(async move {
             for number in 0.. {
                 if stops.load(Ordering::Relaxed) {
                     return;
                 }
-                let _ = write(api.clone(), number).await;
+                if let Ok(()) | Err(kube::Error::Api(_)) = write(api.clone(), number).await {
+                    *reached.lock().unwrap().entry(name).or_default() += 1;
+                }
                 tokio::time::sleep(pause).await;
             }
         }));
     }
 
-    fn client(&mut self, runtime: &tokio::runtime::Handle, caller: &Caller, number: u8, act: Act) {
+    fn client(
+        &mut self,
+        runtime: &tokio::runtime::Handle,
+        caller: &Caller,
+        number: u8,
+        (name, act): (&'static str, Act),
+    ) {
         let (stops, runtime, caller) = (Arc::clone(&self.stops), runtime.clone(), caller.clone());
+        let reached = Arc::clone(&self.reached);
+        reached.lock().unwrap().entry(name).or_default();
         self.threads.push(std::thread::spawn(move || {
             while !stops.load(Ordering::Relaxed) {
                 // The host may refuse it, or be gone.
-                let connect = || runtime.block_on(caller.connect(Ipv4Addr::new(127, 0, 0, number)));
+                let connect = || {
+                    let stream = runtime.block_on(caller.connect(Ipv4Addr::new(127, 0, 0, number)))?;
+                    *reached.lock().unwrap().entry(name).or_default() += 1;
+                    Ok(stream)
+                };
                 if act(&caller, &connect, &stops).is_err() {
                     std::thread::sleep(Duration::from_millis(50));
                 }
             }
         }));
     }
-}
 
-impl Drop for Attack {
-    fn drop(&mut self) {
+    /// Everybody stops, once each has reached what it attacks.
+    pub(super) fn end(mut self) {
+        let ends = Instant::now() + DEADLINE;
+        while self.reached.lock().unwrap().values().any(|count| *count == 0) && Instant::now() < ends {
+            std::thread::sleep(Duration::from_millis(50));
+        }
         self.stops.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             thread.join().expect("an attacker does not panic");
         }
         self.users.drain(..).for_each(|user| user.abort());
+        let reached = self.reached.lock().unwrap();
+        println!("attacks: {reached:?}");
+        assert!(reached.values().all(|count| *count > 0), "somebody attacked nothing: {reached:?}");
     }
 }
 

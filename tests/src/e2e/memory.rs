@@ -236,8 +236,9 @@ fn q4_p18_all_attacks_at_once_leave_a_host_of_512_mib_alive_and_those_who_work_s
     let attack = Attack::begin(&mut siege.world, &siege.server);
     siege.measure("attacked");
     // Those who attack find the host that comes.
-    drop(attack);
+    attack.end();
     siege.restart();
-    let _attack = Attack::begin(&mut siege.world, &siege.server);
+    let attack = Attack::begin(&mut siege.world, &siege.server);
     siege.measure("attacked-again");
+    attack.end();
 }
