@@ -49,7 +49,7 @@ pub struct Grants {
     /// The most objects that its outcomes may want, of all its keys together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_objects: Option<usize>,
-    /// The most writes in a minute, instead of the host's budget.
+    /// The most writes in a minute, of 4 KiB each, instead of the host's budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes_per_minute: Option<u32>,
     /// The most linear memory of a call, if its manifest has more.

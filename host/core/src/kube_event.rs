@@ -10,6 +10,7 @@ use crate::object::{Kind, Name, Object, ObjectRef};
 use crate::tenant;
 use crate::text::EVENT_NOTE;
 use crate::time::{self, Now};
+use crate::token_bucket::TokenBucket;
 use crate::well_known::PREFIX;
 use crate::write::{Precondition, WriteOp};
 
@@ -25,6 +26,11 @@ const MAX_OF_A_PLUGIN: usize = 512;
 /// Beyond that every plugin keeps an equal share. Of the objects, one plugin may have all as long as no other needs
 /// space: an object whose burst is forgotten gets another one.
 const MAX_IN_ALL: usize = 16_384;
+/// New Events of a share in a minute, ten a second: half of all that controller-runtime's client sends. A guest makes up as many
+/// objects as it wants to say something about. Further ones are left out, since nothing may wait for an Event.
+const EVENTS_PER_MINUTE: u32 = 600;
+/// With more shares than this in memory, those that have said nothing for a minute are forgotten.
+const REMEMBERED_SHARES: usize = 64;
 /// The reason of an Event whose reason is not shown.
 const WITHHELD: &str = "PluginEvent";
 /// The API server's bound of `reportingController`, behind its prefix.
@@ -117,6 +123,9 @@ pub struct EventLog {
     series: Shares<Series>,
     /// By object.
     buckets: Shares<Bucket>,
+    /// How many each share may still send.
+    budgets: BTreeMap<Arc<str>, TokenBucket>,
+    per_minute: u32,
 }
 
 /// What a log remembers for a time.
@@ -139,7 +148,8 @@ struct Shares<V> {
 impl EventLog {
     /// An empty log; `instance` becomes the Events' `reportingInstance`.
     pub fn new(instance: Arc<str>) -> Self {
-        Self { instance, series: Shares::new(), buckets: Shares::new() }
+        let (series, buckets, budgets) = (Shares::new(), Shares::new(), BTreeMap::new());
+        Self { instance, series, buckets, budgets, per_minute: EVENTS_PER_MINUTE }
     }
 
     /// Forgets all Events, but not the bursts.
@@ -168,7 +178,9 @@ impl EventLog {
             }
             None => {
                 let series = Series { first_unix_ms: now.unix_ms, last_ms: now.mono_ms, count: 1 };
-                if !self.spend(now.mono_ms, owner, fingerprint(&[&about.uid])) {
+                let is_within = self.spend(now.mono_ms, owner, fingerprint(&[&about.uid]))
+                    && (plugin.is_none() || self.spend_of_share(now.mono_ms, owner));
+                if !is_within {
                     return None;
                 }
                 self.series.insert(now.mono_ms, owner, key, series.clone());
@@ -194,6 +206,21 @@ impl EventLog {
         }
         bucket.tokens -= 1;
         true
+    }
+
+    /// Takes a place among the new Events that a share sends in a minute.
+    fn spend_of_share(&mut self, now_ms: u64, share: &str) -> bool {
+        let per_minute = self.per_minute;
+        if let Some(budget) = self.budgets.get_mut(share) {
+            return budget.take(now_ms, per_minute);
+        }
+        if self.budgets.len() >= REMEMBERED_SHARES {
+            self.budgets.retain(|_, budget| !budget.is_full(now_ms, per_minute));
+        }
+        let mut budget = TokenBucket::full(now_ms, per_minute);
+        let is_within = budget.take(now_ms, per_minute);
+        self.budgets.insert(share.into(), budget);
+        is_within
     }
 
     fn body(
@@ -304,8 +331,18 @@ mod tests {
 
     /// The name, count and note of the Event, if it is sent.
     fn send(log: &mut EventLog, mono_ms: u64, about: &Object, note: &str) -> Option<(String, u64, String)> {
+        send_of(log, "podset", mono_ms, about, note)
+    }
+
+    fn send_of(
+        log: &mut EventLog,
+        plugin: &str,
+        mono_ms: u64,
+        about: &Object,
+        note: &str,
+    ) -> Option<(String, u64, String)> {
         let now = Now { mono_ms, unix_ms: 1_700_000_000_000 + mono_ms };
-        let op = log.record(now, Some("podset"), about, record(note))?;
+        let op = log.record(now, Some(plugin), about, record(note))?;
         let WriteOp::Apply { target, body, force: true, .. } = op else { panic!("{op:?}") };
         let body: Value = serde_json::from_str(&body).unwrap();
         let note = body["note"].as_str().unwrap().to_owned();
@@ -395,8 +432,23 @@ mod tests {
     }
 
     #[test]
+    fn q4_a_plugin_of_many_objects_sends_600_events_in_a_minute_and_then_ten_a_second() {
+        let mut log = log();
+        let mut sent = |plugin: &str, at: u64, count: u64| {
+            let about = |number| Sample::pod("a", "x").uid(&format!("{plugin}/{at}/{number}")).build();
+            (0..count).filter(|number| send_of(&mut log, plugin, at, &about(*number), "boom").is_some()).count()
+        };
+        assert_eq!(sent("loud", 0, 1_000), 600);
+        assert_eq!(sent("loud", 1_000, 100), 10);
+        assert_eq!(sent("quiet", 1_000, 1), 1, "another one has its own");
+        assert_eq!((sent("team.a", 0, 600), sent("team.b", 0, 1)), (600, 0), "a tenant is one share");
+        (0..1_000).for_each(|plugin| assert_eq!(sent(&plugin.to_string(), 2_000 + 100 * plugin, 1), 1));
+        assert!(log.budgets.len() <= REMEMBERED_SHARES + 1, "{}", log.budgets.len());
+    }
+
+    #[test]
     fn a_plugin_that_floods_loses_its_own_oldest_events_and_no_others() {
-        let (mut log, pod) = (log(), Sample::pod("a", "x").build());
+        let (mut log, pod) = (EventLog { per_minute: u32::MAX, ..log() }, Sample::pod("a", "x").build());
         log.record(Now { mono_ms: 0, unix_ms: 0 }, Some("quiet"), &pod, record("boom"));
         flood(&mut log, "loud", MAX_OF_A_PLUGIN);
         assert_eq!(log.series.of_plugin["loud"].len(), MAX_OF_A_PLUGIN, "at the bound nothing is forgotten");
@@ -410,7 +462,7 @@ mod tests {
 
     #[test]
     fn all_plugins_together_have_a_bound_and_equal_shares_at_it() {
-        let mut log = log();
+        let mut log = EventLog { per_minute: u32::MAX, ..log() };
         let plugins = MAX_IN_ALL / MAX_OF_A_PLUGIN;
         for plugin in 0..plugins {
             flood(&mut log, &plugin.to_string(), MAX_OF_A_PLUGIN);

@@ -225,14 +225,22 @@ impl WriteOp {
 
     /// Bytes in memory; those of its text may be shared.
     pub fn bytes(&self) -> usize {
-        let text = match self {
+        size_of::<Self>() + self.target().heap_bytes() + self.body().map_or(0, HeapBytes::heap_bytes)
+    }
+
+    /// The bytes of the text that is sent.
+    pub fn text_bytes(&self) -> usize {
+        self.body().map_or(0, |body| body.len())
+    }
+
+    fn body(&self) -> Option<&Arc<str>> {
+        match self {
             Self::Create { body, .. }
             | Self::Apply { body, .. }
             | Self::Patch { body, .. }
-            | Self::PatchStatus { body, .. } => body.heap_bytes(),
-            Self::Delete { .. } | Self::Evict { .. } => 0,
-        };
-        size_of::<Self>() + self.target().heap_bytes() + text
+            | Self::PatchStatus { body, .. } => Some(body),
+            Self::Delete { .. } | Self::Evict { .. } => None,
+        }
     }
 
     /// The API verb as in audit logs and RBAC, except "evict", which is a create there.

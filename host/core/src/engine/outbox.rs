@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use self::budget::{Budgets, Debt};
+use self::budget::{Budgets, Cost, Debt};
 use super::context::Context;
 use super::message::{Outgoing, Owner, Sender, ToLifecycle, ToOutbox, ToReconciler};
 use crate::event::{Effect, Sending};
@@ -81,8 +81,12 @@ impl Outbox {
         }
         let is_shown = |target: &ObjectRef| cx.store.snapshot().get(&target.kind, &target.name).is_some();
         if let Some(plugin) = &plugin
-            && let Some(Debt { until_ms, message }) =
-                self.budgets.spend(cx.now.mono_ms, plugin, op.creates(is_shown), writes_per_minute)
+            && let Some(Debt { until_ms, message }) = self.budgets.spend(
+                cx.now.mono_ms,
+                plugin,
+                Cost::of(op.creates(is_shown), op.text_bytes()),
+                writes_per_minute,
+            )
         {
             cx.notify_reconciler(ToReconciler::Throttle { share: tenant::share(plugin), until_ms });
             cx.notify_lifecycle(ToLifecycle::Throttled { plugin: Arc::clone(plugin), message });

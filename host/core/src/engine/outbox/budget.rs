@@ -1,6 +1,7 @@
 //! How many writes, and creates among them, each plugin may send in a minute: two token buckets for each share, which is
 //! a plugin, or all plugins of a tenant; and two for each of a tenant's plugins that is granted a number. Plans that have begun
-//! are finished, so a bucket can become negative; then the plugin's keys wait until it is refilled to zero.
+//! are finished, so a bucket can become negative; then the plugin's keys wait until it is refilled to zero. A write of much
+//! text counts as several.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +12,14 @@ use crate::token_bucket::TokenBucket;
 /// With more plugins than this in memory, those with full buckets are forgotten: a new bucket is full as well.
 const REMEMBERED: usize = 64;
 
+/// The text that a token pays for. An object of a controller has less; what an API server does for an apply grows with its text:
+/// some four milliseconds for an Event, fifty for a ConfigMap of 25 KB with a thousand keys.
+const BYTES_OF_A_TOKEN: usize = 4 << 10;
+
 /// How much every plugin may write in a minute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteBudget {
-    /// Writes of any kind.
+    /// Writes of any kind, each for 4 KiB of its text.
     pub writes_per_minute: u32,
     /// Creates among them.
     pub creates_per_minute: u32,
@@ -34,6 +39,21 @@ pub(super) struct Budgets {
     most: WriteBudget,
     /// By share, or by plugin.
     accounts: BTreeMap<Arc<str>, Account>,
+}
+
+/// What a write takes of the budget.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    creates: bool,
+    tokens: u32,
+}
+
+impl Cost {
+    /// Of a write with so much text, which `creates` an object or does not.
+    pub fn of(creates: bool, text_bytes: usize) -> Self {
+        let tokens = u32::try_from(text_bytes.div_ceil(BYTES_OF_A_TOKEN)).unwrap_or(u32::MAX);
+        Self { creates, tokens: tokens.max(1) }
+    }
 }
 
 /// A plugin is over its budget: until when its keys wait, and why.
@@ -56,14 +76,14 @@ impl Budgets {
         Self { most, accounts: BTreeMap::new() }
     }
 
-    /// Counts a write of a plugin, which `creates` an object or does not. Returns why the next one has to wait. A `granted`
-    /// number of writes a minute replaces the host's, and bounds the creates too. A tenant's share stays what it is.
-    pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, creates: bool, granted: Option<u32>) -> Option<Debt> {
+    /// Counts a write of a plugin. Returns why the next one has to wait. A `granted` number of writes a minute replaces the
+    /// host's, and bounds the creates too. A tenant's share stays what it is.
+    pub fn spend(&mut self, now_ms: u64, plugin: &Arc<str>, cost: Cost, granted: Option<u32>) -> Option<Debt> {
         let of_grant = granted.map(|granted| WriteBudget { writes_per_minute: granted, creates_per_minute: granted });
         let share = tenant::share(plugin);
-        let of_plugin = of_grant.and_then(|most| self.spend_of(now_ms, plugin, creates, most));
+        let of_plugin = of_grant.and_then(|most| self.spend_of(now_ms, plugin, cost, most));
         let has_share = of_grant.is_none() || share != *plugin;
-        let of_share = has_share.then_some(self.most).and_then(|most| self.spend_of(now_ms, &share, creates, most));
+        let of_share = has_share.then_some(self.most).and_then(|most| self.spend_of(now_ms, &share, cost, most));
         let ((wait_ms, most, what), whose) =
             of_plugin.map(|debt| (debt, plugin)).max(of_share.map(|debt| (debt, &share)))?;
         let raise = match of_grant {
@@ -71,8 +91,8 @@ impl Budgets {
             _ => format!("--plugin-{what}-per-minute of `mortise run`"),
         };
         let message = format!(
-            "{whose} is over its budget of {most} {what} a minute, so its objects wait {} s; if it needs more, raise {raise}; if \
-             not, look for a plugin that undoes its own or another's writes",
+            "{whose} is over its budget of {most} {what} a minute, of 4 KiB each, so its objects wait {} s; if it needs more, raise \
+             {raise}; if not, look for a plugin that undoes its own or another's writes",
             wait_ms.div_ceil(1_000)
         );
         Some(Debt { until_ms: now_ms + wait_ms, message })
@@ -83,7 +103,7 @@ impl Budgets {
         &mut self,
         now_ms: u64,
         whose: &Arc<str>,
-        creates: bool,
+        Cost { creates, tokens }: Cost,
         most: WriteBudget,
     ) -> Option<(u64, u32, &'static str)> {
         if self.accounts.len() > REMEMBERED && !self.accounts.contains_key(whose) {
@@ -100,7 +120,7 @@ impl Budgets {
         account.most = most;
         let creates = creates.then_some((&mut account.creates, most.creates_per_minute, "creates"));
         let of_kinds = creates.into_iter().chain([(&mut account.writes, most.writes_per_minute, "writes")]);
-        of_kinds.filter_map(|(bucket, most, what)| Some((bucket.spend(now_ms, most)?, most, what))).max()
+        of_kinds.filter_map(|(bucket, most, what)| Some((bucket.spend_many(now_ms, most, tokens)?, most, what))).max()
     }
 }
 
@@ -108,8 +128,8 @@ impl Budgets {
 mod tests {
     use super::*;
 
-    const CREATE: bool = true;
-    const OTHER: bool = false;
+    const CREATE: Cost = Cost { creates: true, tokens: 1 };
+    const OTHER: Cost = Cost { creates: false, tokens: 1 };
 
     fn budgets() -> Budgets {
         Budgets::new(WriteBudget { writes_per_minute: 600, creates_per_minute: 60 })
@@ -126,6 +146,16 @@ mod tests {
         assert_eq!(spend(5), Some(200), "writes of a plan that has begun add to the debt");
         assert_eq!(spend(205), Some(100));
         assert_eq!(spend(60_305), None, "a minute fills the bucket");
+    }
+
+    #[test]
+    fn q4_a_write_of_much_text_counts_as_so_many_of_4_kib() {
+        let tokens = |bytes| Cost::of(false, bytes).tokens;
+        assert_eq!([0, 1, 4 << 10, (4 << 10) + 1, 1 << 20].map(tokens), [1, 1, 1, 2, 256]);
+        let (mut budgets, plugin) = (budgets(), Arc::from("a"));
+        let mut spend = || budgets.spend(0, &plugin, Cost::of(false, 1 << 20), None);
+        assert!(spend().is_none() && spend().is_none(), "512 of 600");
+        assert_eq!(spend().expect("it is over the budget").until_ms, 16_800, "168 at ten a second");
     }
 
     #[test]

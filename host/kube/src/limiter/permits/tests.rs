@@ -80,7 +80,7 @@ fn q4_a_plugin_whose_writes_hang_gets_no_more_of_the_pool_and_again_more_when_th
     let (hung, other) = (plugin("hung"), plugin("other"));
     assert_eq!(host.enter_many(&hung, 5), 5);
     host.now += HANGS + Duration::from_millis(1);
-    assert_eq!((host.enter_many(&hung, 10), host.enter_many(&other, 10)), (0, 10));
+    assert_eq!((host.enter_many(&hung, 10), host.enter_many(&other, 10)), (0, 1 + WRITES.of_one));
     // All time out after ten seconds.
     host.now += Duration::from_secs(9);
     (0..5).for_each(|_| drop(host.end(0)));
@@ -115,14 +115,13 @@ fn q4_plugins_whose_writes_hang_again_and_again_leave_the_pool_to_others() {
 #[test]
 fn of_those_that_wait_for_the_pool_the_one_with_the_least_of_it_is_next_and_then_the_first() {
     let mut host = Host::new();
-    for busy in ["a", "b", "c"] {
+    for busy in 0..WRITES.shared / WRITES.of_one {
         host.enter_many(&plugin(busy), 100);
     }
     assert_eq!(host.permits.taken, WRITES.shared);
     assert_eq!(host.enter_many(&plugin("d"), 3), 1);
     assert_eq!(host.enter_many(&plugin("e"), 3), 1);
-    let first_of_a = host.in_flight.iter().position(|(of, _)| *of == plugin("a")).unwrap();
-    let granted: Vec<Plugin> = (0..4).flat_map(|_| host.end(first_of_a)).collect();
+    let granted: Vec<Plugin> = (0..4).flat_map(|_| host.end(0)).collect();
     assert_eq!(granted, ["d", "e", "d", "e"].map(plugin));
 }
 
