@@ -20,7 +20,7 @@ pub(crate) trait HeapBytes {
 
 /// What an allocation of so many bytes takes at most: glibc adds a header and rounds to 16 bytes, and jemalloc has four sizes
 /// in each power of two.
-pub(crate) const fn allocation(bytes: usize) -> usize {
+pub const fn allocation(bytes: usize) -> usize {
     const HEADER_BYTES: usize = 8;
     const LEAST_BYTES: usize = 32;
     if bytes == 0 {

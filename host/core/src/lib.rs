@@ -30,7 +30,7 @@ pub mod finalizer;
 pub mod garbage;
 pub mod generated;
 pub mod grants;
-mod heap;
+pub mod heap;
 pub mod http;
 pub mod json;
 pub mod kind_pattern;

@@ -8,9 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt as _;
-use kube::client::Body;
+use bytes::Bytes;
+use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
@@ -98,14 +97,14 @@ impl Answers {
     /// Reads a response to its end.
     pub(crate) async fn read(
         &self,
-        body: &mut Body,
+        body: &mut (impl BodyExt<Data = Bytes, Error = kube::Error> + Unpin),
         path: &str,
         size: Size,
         mut room: Option<Room>,
         mut deadline: Instant,
     ) -> Result<(Bytes, Option<Room>), Failure> {
         let mut first = Bytes::new();
-        let mut rest = BytesMut::new();
+        let mut rest = Vec::new();
         loop {
             let frame = match timeout_at(deadline, body.frame()).await {
                 Ok(None) => break,
@@ -132,11 +131,12 @@ impl Answers {
             if first.is_empty() && rest.is_empty() {
                 first = data;
             } else {
+                make_room(&mut rest, bytes, size.max_bytes());
                 rest.extend_from_slice(&std::mem::take(&mut first));
                 rest.extend_from_slice(&data);
             }
         }
-        Ok((if rest.is_empty() { first } else { rest.freeze() }, room))
+        Ok((if rest.is_empty() { first } else { rest.into() }, room))
     }
 
     async fn room(&self, path: &str, deadline: Instant) -> Result<Room, Failure> {
@@ -158,6 +158,15 @@ impl Answers {
         };
         let permit = timeout_at(deadline, Arc::clone(places).acquire_owned()).await.map_err(|_| why)?;
         Ok(permit.expect("nobody closes it"))
+    }
+}
+
+/// Makes room for so many bytes in all, and a quarter more, so that a response in small pieces is moved a few times; but for
+/// no more than it may have.
+fn make_room(text: &mut Vec<u8>, bytes: usize, most: usize) {
+    if bytes > text.capacity() {
+        let capacity = bytes.max((bytes + bytes / 4).min(most));
+        text.reserve_exact(capacity - text.len());
     }
 }
 

@@ -4,6 +4,9 @@
 //! It knows no plugin, no queue and no cache. Read `client.rs` first, then `watch.rs`.
 
 mod access_review;
+#[cfg(test)]
+#[path = "../../core/src/allocations.rs"]
+mod allocations;
 mod answers;
 pub mod audit;
 pub mod client;

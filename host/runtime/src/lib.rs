@@ -3,6 +3,9 @@
 //!
 //! This crate decides nothing about plugins or objects, and knows neither wasmtime nor the Kubernetes API.
 
+#[cfg(test)]
+#[path = "../../core/src/allocations.rs"]
+mod allocations;
 mod clock;
 mod components;
 pub mod config;

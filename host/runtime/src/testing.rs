@@ -9,8 +9,18 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair}
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use crate::allocations::Count;
 use crate::clock::now;
 use crate::server::{Request, Response, serve};
+
+/// What is counted for a structure against what the allocator gave for it: an eighth more at most, for the nodes of trees and
+/// the places of queues beside it.
+#[track_caller]
+pub(crate) fn check_counted(name: &str, counted: usize, count: &Count) {
+    let allocated = count.held_bytes.unsigned_abs();
+    println!("{name}: counted {counted}, allocated {allocated}");
+    assert!(counted + counted / 8 >= allocated, "{name}: {counted} bytes were counted, {allocated} allocated");
+}
 
 /// Only a failing test waits this long.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);

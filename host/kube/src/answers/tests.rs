@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::allocations::counted;
 use crate::client::ApiServer;
 use crate::testing::{UNENDING, serve};
 
@@ -28,6 +31,27 @@ async fn a_response_has_the_bound_of_what_it_can_be() {
         assert_eq!(fits.body.len(), most);
         let beyond = api.get(&format!("/api/v1/{}", most + 1), DEADLINE, size).await;
         assert!(matches!(beyond, Err(Failure::TooLarge)), "{size:?}");
+    }
+}
+
+/// A buffer that doubles had twice the bytes of a response, and more than it may have.
+#[test]
+fn a_response_has_half_more_of_the_allocator_than_it_has_bytes_and_no_more_than_it_may_have() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (answers, piece) = (Answers::default(), Bytes::from(vec![b' '; 10_000]));
+    for (size, most) in [(Size::Object, OBJECT_BYTES), (Size::List, LIST_BYTES)] {
+        for bytes in [OWN_BYTES, most / 2, most] {
+            let frames = (0..bytes / piece.len()).map(|_| Ok::<_, kube::Error>(Frame::data(piece.clone())));
+            let mut body = StreamBody::new(futures::stream::iter(frames));
+            let (count, (text, _room)) = counted(|| {
+                let read = async { answers.read(&mut body, "/api/v1/a", size, None, Instant::now() + DEADLINE).await };
+                runtime.block_on(read).unwrap()
+            });
+            let (counted, allocated) = (text.len(), count.held_bytes.unsigned_abs());
+            println!("response, {size:?}: counted {counted}, allocated {allocated}");
+            assert!(counted > bytes - piece.len() && allocated <= counted + counted / 2, "{allocated} of {counted}");
+            assert!(allocated <= most + (64 << 10), "{allocated} of {most}");
+        }
     }
 }
 

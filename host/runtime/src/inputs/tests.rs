@@ -8,7 +8,8 @@ use mortise_core::memory::{Level, Pressure};
 use tokio::time::timeout;
 
 use super::*;
-use crate::testing::DEADLINE;
+use crate::allocations::counted;
+use crate::testing::{DEADLINE, check_counted};
 
 /// An input of so many bytes and a little more.
 fn large(bytes: usize) -> Input {
@@ -44,6 +45,31 @@ async fn q4_what_has_many_bytes_waits_for_room_and_the_lead_and_the_memory_do_no
     assert!(!passes(&inputs, large(QUARTER)).await, "the loop handles it, so it is in memory still");
     drop(first);
     assert!(passes(&inputs, large(QUARTER)).await);
+}
+
+#[test]
+fn q4_as_many_inputs_as_wait_at_once_have_the_bytes_that_are_counted() {
+    let small = SMALL - large(0).bytes();
+    for (name, bytes, waiting) in [
+        ("inputs: four with a quarter of the room each", QUARTER, 4),
+        ("inputs: a thousand of a little more than 28 KiB", (28 << 10) + 1, 1_000),
+    ] {
+        let (count, (inputs, arrivals)) = counted(|| {
+            let (inputs, arrivals) = queue();
+            (0..waiting).for_each(|_| inputs.blocking_send(large(bytes)).unwrap());
+            (inputs, arrivals)
+        });
+        check_counted(name, BYTES as usize - inputs.room.available_permits(), &count);
+        assert_eq!(arrivals.len(), waiting);
+    }
+    // Those that are too small to be counted have four MiB, and the places of the queue.
+    let (count, (inputs, _arrivals)) = counted(|| {
+        let (inputs, arrivals) = queue();
+        (0..INPUTS).for_each(|_| inputs.blocking_send(large(small)).unwrap());
+        (inputs, arrivals)
+    });
+    assert_eq!(inputs.room.available_permits(), BYTES as usize, "none is counted");
+    check_counted("inputs: as many small ones as fit", INPUTS * SMALL, &count);
 }
 
 #[tokio::test]

@@ -9,11 +9,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mortise_core::heap::allocation;
+
 use super::budget::{Budget, Dropped, MINUTE_MS};
 use super::record::one_line;
 
 /// Bytes of lines that wait: what all may log in a minute, twice. A pipe whose reader is slow for seconds loses nothing.
 const MAX_WAITING: usize = 4 << 20;
+/// What a line has in the queue beside its text, which may be short: its place, in a queue that is half empty.
+const PLACE_BYTES: usize = 2 * size_of::<Vec<u8>>();
 
 /// What was dropped since the last report.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -154,13 +158,14 @@ impl Write for &Output {
         let line = one_line(record);
         let mut queue = self.lock();
         let (now_ms, bytes) = (self.now_ms(), line.len());
+        let waiting = queue.bytes + allocation(bytes) + PLACE_BYTES;
         if !ABOUT.with_borrow(|about| queue.budget.spend(now_ms, about.as_ref(), bytes as u64)) {
             // The thread may have nothing to write, and waits for the report.
             self.changed.notify_all();
-        } else if queue.bytes + bytes > MAX_WAITING {
+        } else if waiting > MAX_WAITING {
             queue.unwritten.add(1, bytes as u64);
         } else {
-            queue.bytes += bytes;
+            queue.bytes = waiting;
             queue.waiting.push_back(line.into_owned());
             self.changed.notify_all();
         }
@@ -178,6 +183,8 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::allocations::counted;
+    use crate::testing::check_counted;
 
     const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -206,6 +213,25 @@ mod tests {
         drop(reader);
         log(&closed, 5, "a line");
         assert_eq!(unwritten(&closed), 5);
+    }
+
+    /// A queue of short lines had twenty times the bytes that were counted.
+    #[test]
+    fn f32_lines_that_wait_have_the_bytes_that_are_counted_however_short_they_are() {
+        for bytes in [1, 80, 2_100] {
+            let line = "x".repeat(bytes);
+            let (count, output) = counted(|| {
+                // Nothing writes them.
+                let output = Output { queue: Arc::default(), changed: Arc::default(), began: Instant::now() };
+                for plugin in 0..60_000 {
+                    about(&plugin.to_string().into(), || log(&output, 1, &line));
+                }
+                output.lock().budget = Budget::default();
+                output
+            });
+            assert!(output.lock().unwritten.lines > 0, "the queue is full");
+            check_counted(&format!("log: lines of {bytes} bytes"), output.lock().bytes, &count);
+        }
     }
 
     #[test]

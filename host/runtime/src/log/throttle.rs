@@ -17,7 +17,7 @@ const REPEAT_AFTER: Duration = Duration::from_secs(600);
 const SWEEP: Duration = Duration::from_secs(1);
 /// Different messages of one subject in that time. Guests choose theirs, of up to a KiB each.
 const MAX_MESSAGES: usize = 8;
-/// Subjects that are remembered, some 200 bytes each. While there are as many recent ones, further ones are not logged.
+/// Subjects that are remembered, 300 bytes each at most. While there are as many recent ones, further ones are not logged.
 const MAX_SUBJECTS: usize = 1_024;
 /// Those of one share. An object whose writes fail is a subject, and some plugins have thousands.
 const OF_SHARE: usize = 256;
@@ -155,6 +155,8 @@ fn hash(value: impl Hash) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocations::counted;
+    use crate::testing::check_counted;
 
     const NEW: Option<Occurrence> = Some(Occurrence::New { repeated: None });
 
@@ -190,6 +192,22 @@ mod tests {
         assert_eq!(logged, OF_SHARE - 1);
         assert_eq!(throttle.state.lock().unwrap().subjects.len(), OF_SHARE);
         assert_eq!(throttle.count(now + REPEAT_AFTER, None, "another", ""), NEW);
+    }
+
+    #[test]
+    fn q4_subjects_have_so_many_bytes_however_many_messages_they_have() {
+        let (count, throttle) = counted(|| {
+            let (throttle, now) = (Throttle::default(), Instant::now());
+            for share in 0..100 {
+                let about = format!("loud-{share}");
+                for subject in 0..OF_SHARE {
+                    (0..MAX_MESSAGES).for_each(|message| _ = throttle.count(now, Some(&about), subject, message));
+                }
+            }
+            throttle
+        });
+        let subjects = throttle.state.lock().unwrap().subjects.len();
+        check_counted(&format!("errors that repeat, {subjects} subjects"), subjects * 300, &count);
     }
 
     /// Its thousand failing writes were all that could be remembered for ten minutes.

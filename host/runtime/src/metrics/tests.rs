@@ -19,8 +19,10 @@ use serde_json::json;
 
 use super::series::MAX_SERIES;
 use super::{CacheState, MachineState, Metrics, PluginState, RequestState, Scraped};
+use crate::allocations::counted;
 use crate::log::budget::Dropped;
 use crate::memory::MemoryState;
+use crate::testing::check_counted;
 
 const CONTROLLER: &str = "podset/PodSet";
 
@@ -358,14 +360,34 @@ fn the_series_of_a_plugin_whose_kinds_change_with_each_version_are_bounded() {
     assert!(known.iter().all(|series| *series == known[0]), "{known:?}");
 }
 
+/// A label set, its metric, and their place in a table that is half empty; of histograms with their buckets.
+const SERIES_BYTES: usize = 768;
+
+#[test]
+fn as_many_series_as_there_may_be_have_so_many_bytes() {
+    let (metrics, now) = (Metrics::new(), Instant::now());
+    let (count, ()) = counted(|| {
+        let mut number = 0;
+        while metrics.all.len() + 100 < MAX_SERIES {
+            let controller = format!("{}{number}/{}", "p".repeat(120), "K".repeat(63)).into();
+            let (cause, result) = (Cause { controller, ..cause() }, ReconcileResult::Success);
+            let reconciled = Observation::Reconciled { cause, result, elapsed_ms: 1, writes: 2, skipped: false };
+            metrics.observe(now, &reconciled);
+            number += 1;
+        }
+    });
+    check_counted("series of metrics: of controllers", metrics.all.len() * SERIES_BYTES, &count);
+}
+
 #[test]
 fn the_number_of_series_is_bounded_and_the_growing_family_is_reset() {
     let (metrics, now) = (Metrics::new(), Instant::now());
     everything(&metrics, now);
-    for number in 0..MAX_SERIES + 1_000 {
+    let refuse = |number: usize| {
         let refusal = Refusal::new("InvalidManifest", "no");
         metrics.observe(now, &Observation::Refused { plugin: format!("bad-{number}").into(), refusal });
-    }
+    };
+    (0..MAX_SERIES + 1_000).for_each(refuse);
     assert!(metrics.all.len() <= MAX_SERIES, "{}", metrics.all.len());
     let text = metrics.encode(now, &Scraped::default()).unwrap();
     has(&text, r#"controller_runtime_reconcile_total{controller="podset/PodSet",result="success"} 1"#);

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
+use crate::allocations::counted;
+use crate::testing::check_counted;
 
 const LIMITS: Limits = Limits { all: 32 << 20, of_peer: 24 << 20 };
 const LARGE: usize = 8 << 20;
@@ -65,6 +67,29 @@ fn what_is_counted_is_what_a_body_has_of_the_allocator_and_at_most_half_more_tha
     assert!(world.room.set(id, 10, world.now) && world.room.bytes() == 10);
     world.room.end(id);
     assert!(world.room.bytes() == 0 && world.room.by_peer.is_empty() && world.room.held.is_empty());
+}
+
+/// What a request has beside its body: its nodes of trees, and its peer's. There are as many as places.
+const OF_REQUEST: usize = 256;
+
+/// A body of a byte more than the allocator has a size for had a quarter more than was counted.
+#[test]
+fn q4_bodies_of_any_size_have_the_bytes_that_are_counted() {
+    for (name, bytes, bodies) in [
+        ("bodies: 112 of a byte", 1, 112),
+        ("bodies: 112 of a byte more than 32 KiB", (32 << 10) + 1, 112),
+        ("bodies: three of a byte more than 4 MiB", (4 << 20) + 1, 3),
+        ("bodies: three of 8 MiB", LARGE, 3),
+    ] {
+        let (count, world) = counted(|| {
+            let mut world = World::new();
+            for number in 0..bodies {
+                assert!(world.arrives(number, bytes).1, "{name}");
+            }
+            world
+        });
+        check_counted(name, world.room.bytes() + usize::from(bodies) * OF_REQUEST, &count);
+    }
 }
 
 #[test]
@@ -192,7 +217,7 @@ fn q4_however_many_peers_have_whole_large_requests_one_that_has_less_has_its_own
 #[test]
 fn the_more_peers_the_less_has_each_of_large_requests_as_their_requests_end() {
     let limits = Limits { all: 48 << 20, of_peer: 32 << 20 };
-    let (mut world, piece) = (World { room: Room::new(limits), now: Instant::now() }, 100_000);
+    let (mut world, piece) = (World { room: Room::new(limits), now: Instant::now() }, given(100_000));
     let begin = |world: &mut World, of| {
         let (id, is_there) = world.arrives(of, piece);
         world.whole(id);

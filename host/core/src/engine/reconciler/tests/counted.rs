@@ -153,7 +153,8 @@ fn of_children() -> Vec<Row> {
     ]
 }
 
-/// The reads of so many calls, and the index of them.
+/// The reads of so many calls, and the index of them. Their list is counted, since it has what is in the states of keys
+/// otherwise, in what every key takes.
 fn reads(calls: usize, read: impl Fn(usize, &mut View)) -> (usize, (DependencyIndex, Vec<Dependencies>)) {
     let snapshot = Snapshot::of(&[kind("PodSet"), kind("Secret")], []);
     let primary = Arc::new(decode(&object("PodSet", "web").to_string()));
@@ -168,7 +169,8 @@ fn reads(calls: usize, read: impl Fn(usize, &mut View)) -> (usize, (DependencyIn
         index.insert(&"podset".into(), &key, &mut reads);
         all.push(reads);
     }
-    (all.iter().map(Dependencies::bytes).sum(), (index, all))
+    let of_list = allocation(all.capacity() * size_of::<Dependencies>());
+    (of_list + all.iter().map(Dependencies::bytes).sum::<usize>(), (index, all))
 }
 
 fn of_reads() -> Vec<Row> {
@@ -252,8 +254,10 @@ fn of_queries() -> Vec<Row> {
 
 /// A key's memory of its writes, beside its last call.
 fn of_writes() -> Vec<Row> {
+    // Its text is one that all share.
+    let kind = kind("Secret");
     let target =
-        |number: usize| ObjectRef { kind: kind("Secret"), name: Name::new(&"s".repeat(253), &long("n", number, 253)) };
+        |number: usize| ObjectRef { kind: kind.clone(), name: Name::new(&"s".repeat(253), &long("n", number, 253)) };
     let state = |fill: &dyn Fn(&mut key::KeyState)| {
         let mut state = key::KeyState::default();
         fill(&mut state);
@@ -263,11 +267,10 @@ fn of_writes() -> Vec<Row> {
         let name = |number: usize| if names == 0 { number.to_string() } else { long("n", number, names) };
         (0..5_000)
             .map(|number| {
-                (ObjectRef { kind: kind("Secret"), name: Name::new("a", &name(number)) }, (1, ResourceVersion(1)))
+                (ObjectRef { kind: kind.clone(), name: Name::new("a", &name(number)) }, (1, ResourceVersion(1)))
             })
             .collect()
     };
-    // Every kind of these is one that all share.
     vec![
         row("writes: applies that were compared", || state(&|state| state.memory.applied = applied(0))),
         row("writes: patches that were sent", || {
@@ -457,7 +460,7 @@ fn p18_every_structure_that_grows_is_counted_as_the_allocator_gives_it() {
         println!("| {name} | {counted} | {allocated} | {:.2} |", *allocated as f64 / *counted as f64);
     }
     for Row { name, counted, allocated } in rows {
-        assert!(counted + counted / 2 >= allocated, "{name}: {counted} bytes were counted, {allocated} allocated");
+        assert!(counted + counted / 20 >= allocated, "{name}: {counted} bytes were counted, {allocated} allocated");
         assert!(counted <= 3 * allocated + 8_192, "{name}: {counted} bytes were counted, {allocated} allocated");
     }
 }
