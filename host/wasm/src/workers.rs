@@ -162,6 +162,11 @@ impl fmt::Debug for Submitter {
     }
 }
 
+/// The nice value of the threads that run reconciles. Where cores are contended, one of them gets a fifth of what the event loop,
+/// the requests and reviews get: these are what another plugin waits for, and what they do is bounded. It still gets twice what
+/// a compiler gets.
+const NICE: i32 = 7;
+
 /// The worker threads. Dropping this ends them once the queues are empty.
 pub struct Workers {
     submitter: Submitter,
@@ -181,11 +186,16 @@ impl Workers {
         let mut workers = Self { submitter, threads: Vec::new() };
         let done = Arc::new(done);
         let Submitter { reconciles, webhooks } = workers.submitter.clone();
-        for (name, queue) in [("guest", reconciles), ("webhook", webhooks)] {
+        for (name, nice, queue) in [("guest", Some(NICE), reconciles), ("webhook", None, webhooks)] {
             for number in 0..queue.lock().schedule.workers() {
                 let (queue, done) = (Arc::clone(&queue), Arc::clone(&done));
                 let thread = thread::Builder::new().name(format!("mortise-{name}-{number}"));
-                workers.threads.push(thread.spawn(move || work(&queue, number, &*done))?);
+                workers.threads.push(thread.spawn(move || {
+                    if let Some(nice) = nice {
+                        yield_to_others(nice);
+                    }
+                    work(&queue, number, &*done);
+                })?);
             }
         }
         Ok(workers)
@@ -309,6 +319,19 @@ impl Queue {
         self.changed.notify_all();
     }
 }
+
+/// This thread alone gets less of a contended core; on other systems than Linux that is a matter of the whole process.
+#[cfg(target_os = "linux")]
+fn yield_to_others(nice: i32) {
+    use rustix::process::{getpriority_process, setpriority_process};
+    let set = getpriority_process(None).and_then(|own| setpriority_process(None, own.max(nice)));
+    if let Err(error) = set {
+        tracing::debug!(%error, "reconciles run at the priority of the host");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn yield_to_others(_: i32) {}
 
 fn work(queue: &Queue, worker: usize, done: &(dyn Fn(JobDone) + Send + Sync)) {
     let mut ended = None;

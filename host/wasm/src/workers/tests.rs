@@ -106,6 +106,21 @@ fn every_job_ends_once_with_its_id() {
     assert_eq!(ids, (0..100).collect::<Vec<_>>());
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn q4_reconciles_get_less_of_a_contended_core_than_what_others_wait_for() {
+    use rustix::process::getpriority_process;
+    let (sender, nices) = crossbeam_channel::unbounded();
+    let nice = move || sender.send(getpriority_process(None).unwrap()).unwrap();
+    let done = nice.clone();
+    let (plugin, workers) = (plugin(), Workers::start(1, move |_| done()).unwrap());
+    workers.submitter().submit(job(&plugin, 1)).unwrap();
+    let own = getpriority_process(None).unwrap();
+    assert_eq!(nices.recv_timeout(DEADLINE), Ok(NICE.max(own)));
+    workers.submitter().submit(admission_of("thing", &plugin, move |_| nice())).unwrap();
+    assert_eq!(nices.recv_timeout(DEADLINE), Ok(own), "a review");
+}
+
 #[test]
 fn q4_a_plugin_whose_calls_do_not_end_delays_no_other_also_where_one_worker_was_requested() {
     let (plugin, (workers, results, gate)) = (plugin(), workers(1));
