@@ -71,7 +71,8 @@ pub struct RunArgs {
     /// [default: the cores that the container may use plus one, or fewer where its memory has room for fewer guests]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
-    /// Writes that each plugin may send in a minute, of 4 KiB each (a larger one counts as several); the host slows down a plugin that exceeds it, and reports it
+    /// Writes of 4 KiB that each plugin may send in a minute, a larger one counts as several; the host slows down a plugin
+    /// that exceeds it, and reports it
     #[arg(long, value_name = "N", default_value_t = WriteBudget::default().writes_per_minute)]
     plugin_writes_per_minute: u32,
     /// Creates among these
