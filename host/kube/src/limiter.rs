@@ -29,11 +29,12 @@ pub(crate) type WriteLimiter = Limiter<Option<Arc<str>>>;
 /// thousand keys take two seconds, and the API server, which runs 400 reads at once, can still serve others.
 pub(crate) type ReadLimiter = Limiter<Kind>;
 
-/// At ten milliseconds a write, a plugin alone writes 900 a second, four times its budget. An API server of two cores that has
-/// more of one plugin at once is slow for everybody. The host writes the status of plugins and Events; it needs few, and must
-/// not wait for plugins.
+/// A plugin has five, as many as five controllers of controller-runtime, which reconcile one object at a time by default. At
+/// ten milliseconds a write it sends 500 a second, more than twice its budget. Large objects take an API server a hundred
+/// milliseconds of processor time each, and with more of them at once it is slow for everybody. The host writes the status of
+/// plugins and Events; it needs few, and must not wait for plugins.
 const WRITES: Limits<Option<Arc<str>>> =
-    Limits { own: |plugin| if plugin.is_none() { 8 } else { 1 }, shared: 64, of_one: 8 };
+    Limits { own: |plugin| if plugin.is_none() { 8 } else { 1 }, shared: 64, of_one: 4 };
 /// Half of the pool each: while two kinds hang and are not yet known to, the others have their own permits.
 const READS: Limits<Kind> = Limits { own: |_| 1, shared: 32, of_one: 16 };
 
