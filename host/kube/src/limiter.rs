@@ -30,9 +30,9 @@ pub(crate) type WriteLimiter = Limiter<Option<Arc<str>>>;
 pub(crate) type ReadLimiter = Limiter<Kind>;
 
 /// A plugin has five, as many as five controllers of controller-runtime, which reconcile one object at a time by default. At
-/// ten milliseconds a write it sends 500 a second, more than twice its budget. Large objects take an API server a hundred
-/// milliseconds of processor time each, and with more of them at once it is slow for everybody. The host writes the status of
-/// plugins and Events; it needs few, and must not wait for plugins.
+/// ten milliseconds a write it sends 500 a second, more than twice its budget. With more large objects at once, an API
+/// server of two cores is slower for everybody. The host writes the status of plugins and Events; it needs few, and must not
+/// wait for plugins.
 const WRITES: Limits<Option<Arc<str>>> =
     Limits { own: |plugin| if plugin.is_none() { 8 } else { 1 }, shared: 64, of_one: 4 };
 /// Half of the pool each: while two kinds hang and are not yet known to, the others have their own permits.
