@@ -2,6 +2,8 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
+use std::fs::File;
+use std::io::Read as _;
 
 use tikv_jemallocator::{Jemalloc, usable_size};
 
@@ -15,11 +17,14 @@ pub(crate) struct Count {
     pub(crate) allocations: usize,
     /// Of all allocations, freed or not.
     pub(crate) allocated_bytes: usize,
+    /// What the process has more in memory. It is what the thread has only where no other one allocates, and where freed pages
+    /// are returned at once: `_RJEM_MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0`.
+    pub(crate) resident_bytes: isize,
 }
 
 thread_local! {
     static COUNT: Cell<Count> =
-        const { Cell::new(Count { held_bytes: 0, peak_bytes: 0, allocations: 0, allocated_bytes: 0 }) };
+        const { Cell::new(Count { held_bytes: 0, peak_bytes: 0, allocations: 0, allocated_bytes: 0, resident_bytes: 0 }) };
 }
 
 /// The binary's allocator, counted by thread, because tests run in parallel. Bytes are what it has set aside.
@@ -63,11 +68,20 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+/// What Linux says, without an allocation; nothing elsewhere.
+fn resident_bytes() -> isize {
+    const PAGE_BYTES: isize = 4_096;
+    let mut text = [0; 128];
+    let length = File::open("/proc/self/statm").and_then(|mut file| file.read(&mut text)).unwrap_or_default();
+    let pages = str::from_utf8(&text[..length]).ok().and_then(|text| text.split(' ').nth(1)?.parse::<isize>().ok());
+    pages.unwrap_or_default() * PAGE_BYTES
+}
+
 pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (Count, T) {
-    let before = COUNT.get();
+    let before = Count { resident_bytes: resident_bytes(), ..COUNT.get() };
     COUNT.set(Count { peak_bytes: before.held_bytes, ..before });
     let result = work();
-    let after = COUNT.get();
+    let after = Count { resident_bytes: resident_bytes(), ..COUNT.get() };
     // What is counted around this one has its own peak.
     COUNT.set(Count { peak_bytes: before.peak_bytes.max(after.peak_bytes), ..after });
     let count = Count {
@@ -75,6 +89,7 @@ pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (Count, T) {
         peak_bytes: after.peak_bytes - before.held_bytes,
         allocations: after.allocations - before.allocations,
         allocated_bytes: after.allocated_bytes - before.allocated_bytes,
+        resident_bytes: after.resident_bytes - before.resident_bytes,
     };
     (count, result)
 }

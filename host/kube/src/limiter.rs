@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mortise_core::object::Kind;
 use tokio::sync::oneshot;
@@ -16,10 +16,10 @@ mod permits;
 #[cfg(test)]
 mod tests;
 
-/// Writes, by plugin; None is the host itself.
+/// Writes, by share: a plugin, or all plugins of a tenant; None is the host itself.
 ///
-/// At most 64 + 8 + P are in flight, where P is the number of plugins that write: the shared pool, the host's own permits and
-/// one per plugin. Each takes a connection, since kube's client speaks HTTP/1.1. The shared pool is a third of the 200
+/// At most 64 + 8 + S are in flight, where S is the number of shares that write: the shared pool, the host's own permits and
+/// one per share. Each takes a connection, since kube's client speaks HTTP/1.1. The shared pool is a third of the 200
 /// mutating requests that an API server runs at once for all its clients.
 pub(crate) type WriteLimiter = Limiter<Option<Arc<str>>>;
 
@@ -29,14 +29,18 @@ pub(crate) type WriteLimiter = Limiter<Option<Arc<str>>>;
 /// thousand keys take two seconds, and the API server, which runs 400 reads at once, can still serve others.
 pub(crate) type ReadLimiter = Limiter<Kind>;
 
-/// A plugin has five, as many as five controllers of controller-runtime, which reconcile one object at a time by default. At
-/// ten milliseconds a write it sends 500 a second, more than twice its budget. With more large objects at once, an API
-/// server of two cores is slower for everybody. The host writes the status of plugins and Events; it needs few, and must not
-/// wait for plugins.
-const WRITES: Limits<Option<Arc<str>>> =
-    Limits { own: |plugin| if plugin.is_none() { 8 } else { 1 }, shared: 64, of_one: 4 };
+/// A share has one, as a controller of controller-runtime, which reconciles one object at a time by default, and five while it
+/// has time in flight saved up, two and a half seconds: some hundred small writes, or of large ones as long as others may
+/// notice them. With more large objects at once, an API server of two cores is slower for everybody. The host writes the status of
+/// plugins and Events; it needs few, and must not wait for plugins.
+const WRITES: Limits<Option<Arc<str>>> = Limits {
+    own: |share| if share.is_none() { 8 } else { 1 },
+    shared: 64,
+    of_one: 4,
+    saved: Some(Duration::from_secs(10)),
+};
 /// Half of the pool each: while two kinds hang and are not yet known to, the others have their own permits.
-const READS: Limits<Kind> = Limits { own: |_| 1, shared: 32, of_one: 16 };
+const READS: Limits<Kind> = Limits { own: |_| 1, shared: 32, of_one: 16, saved: None };
 
 /// Grants permits in order. Clones share them.
 #[derive(Clone, Debug)]
@@ -46,6 +50,17 @@ pub struct Limiter<F: Ord + Clone>(Arc<Mutex<State<F>>>);
 struct State<F> {
     permits: Permits<F>,
     waiting: BTreeMap<Ticket, oneshot::Sender<()>>,
+}
+
+impl<F: Ord + Clone> State<F> {
+    fn wake(&mut self, granted: Vec<Ticket>) {
+        for ticket in granted {
+            if let Some(waiting) = self.waiting.remove(&ticket) {
+                // A caller that stopped waiting drops its permit next.
+                let _ = waiting.send(());
+            }
+        }
+    }
 }
 
 /// A request's permit, or its place in the queue, until it is dropped.
@@ -76,23 +91,24 @@ impl<F: Ord + Clone> Limiter<F> {
 
     /// Waits for a permit, behind the requests of the same flow that came before. A caller that stops waiting gives up its place.
     pub async fn enter(&self, flow: F) -> Permit<F> {
-        let (permit, granted) = self.queue(flow);
-        if let Some(granted) = granted {
-            granted.await.expect("the sender is kept until the permit is granted or dropped");
+        let (permit, waits) = self.queue(flow);
+        if let Some(waits) = waits {
+            waits.await.expect("the sender is kept until the permit is granted or dropped");
         }
         permit
     }
 
     fn queue(&self, flow: F) -> (Permit<F>, Option<oneshot::Receiver<()>>) {
         let mut state = self.lock();
-        let (ticket, is_granted) = state.permits.enter(Instant::now(), &flow);
-        let granted = (!is_granted).then(|| {
-            let (sender, granted) = oneshot::channel();
+        let (ticket, granted) = state.permits.enter(Instant::now(), &flow);
+        let waits = (!granted.contains(&ticket)).then(|| {
+            let (sender, waits) = oneshot::channel();
             state.waiting.insert(ticket, sender);
-            granted
+            waits
         });
+        state.wake(granted);
         drop(state);
-        (Permit { limiter: self.clone(), flow, ticket }, granted)
+        (Permit { limiter: self.clone(), flow, ticket }, waits)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<F>> {
@@ -105,11 +121,7 @@ impl<F: Ord + Clone> Drop for Permit<F> {
     fn drop(&mut self) {
         let mut state = self.limiter.lock();
         state.waiting.remove(&self.ticket);
-        for ticket in state.permits.leave(Instant::now(), &self.flow, self.ticket) {
-            if let Some(waiting) = state.waiting.remove(&ticket) {
-                // A caller that stopped waiting drops its permit next.
-                let _ = waiting.send(());
-            }
-        }
+        let granted = state.permits.leave(Instant::now(), &self.flow, self.ticket);
+        state.wake(granted);
     }
 }

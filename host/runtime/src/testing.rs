@@ -18,7 +18,7 @@ use crate::server::{Request, Response, serve};
 #[track_caller]
 pub(crate) fn check_counted(name: &str, counted: usize, count: &Count) {
     let allocated = count.held_bytes.unsigned_abs();
-    println!("{name}: counted {counted}, allocated {allocated}");
+    println!("{name}: counted {counted}, allocated {allocated}, resident {}", count.resident_bytes);
     assert!(counted + counted / 8 >= allocated, "{name}: {counted} bytes were counted, {allocated} allocated");
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn within<T>(what: &str, bound: Bound, mut work: impl FnMut() -> T, k
     let begin = Instant::now();
     let (count, result) = counted(&mut work);
     let passed = begin.elapsed();
-    let Count { held_bytes, peak_bytes, allocations, allocated_bytes } = count;
+    let Count { held_bytes, peak_bytes, allocations, allocated_bytes, .. } = count;
     let (held, peak) = (held_bytes.max(0).unsigned_abs(), peak_bytes.unsigned_abs());
     let Bound { input, peak: most } = bound;
     let (kept, most) = (half_more(kept(&result)), half_more(most) + PEAK_SLACK_BYTES);

@@ -48,7 +48,7 @@ fn a_response_has_half_more_of_the_allocator_than_it_has_bytes_and_no_more_than_
                 runtime.block_on(read).unwrap()
             });
             let (counted, allocated) = (text.len(), count.held_bytes.unsigned_abs());
-            println!("response, {size:?}: counted {counted}, allocated {allocated}");
+            println!("response, {size:?}: counted {counted}, allocated {allocated}, resident {}", count.resident_bytes);
             assert!(counted > bytes - piece.len() && allocated <= counted + counted / 2, "{allocated} of {counted}");
             assert!(allocated <= most + (64 << 10), "{allocated} of {most}");
         }

@@ -4,6 +4,9 @@
 //! Each flow has permits of its own. Beyond them it takes permits from a shared pool: at most its part, and none while one of
 //! its requests hangs. So flows that hang, however many, keep what they had, and every other flow has at least its own
 //! permits. Among flows that wait for the pool, the one with the fewest permits of it is next, then the longest waiting.
+//!
+//! Where time in flight is counted, a flow has permits of the pool only while it has some saved up. Who is asked takes longer for
+//! what costs it more, so this bounds what a flow costs it, whatever its requests are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -29,6 +32,9 @@ pub struct Limits<F> {
     pub shared: usize,
     /// The most that one flow takes of the shared ones.
     pub of_one: usize,
+    /// The most time in flight that a flow saves up: its requests use as long as they take, and as much as passes comes back, so
+    /// on average one is in flight. None: it is not counted.
+    pub saved: Option<Duration>,
 }
 
 /// A request, numbered in order of arrival.
@@ -40,7 +46,7 @@ pub(super) struct Permits<F> {
     limits: Limits<F>,
     flows: BTreeMap<F, Flow>,
     /// Flows that wait for the pool, the next one first: their permits of it, and their first request that waits. A flow that
-    /// was found to hang leaves it until its next request ends.
+    /// was found to hang, or to have no time, leaves it until its next request comes or ends.
     ready: BTreeMap<(usize, Ticket), F>,
     /// Permits of the pool in use.
     taken: usize,
@@ -55,6 +61,8 @@ struct Flow {
     /// With their start, the oldest first: permits are granted in the order of tickets.
     in_flight: BTreeMap<Ticket, Instant>,
     waiting: BTreeSet<Ticket>,
+    /// Until when it has used the time that passes.
+    used_until: Instant,
 }
 
 impl Flow {
@@ -70,10 +78,18 @@ impl Flow {
         self.in_flight.first_key_value().is_some_and(|(_, since)| now.saturating_duration_since(*since) > HANGS)
     }
 
+    fn has_time(&self, now: Instant, saved: Option<Duration>) -> bool {
+        saved.is_none_or(|saved| self.used_until <= now + saved)
+    }
+
     /// Its place among the flows that wait for the pool.
     fn order(&self) -> Option<(usize, Ticket)> {
         let first = *self.waiting.first()?;
         (self.taken() < self.part).then_some((self.taken(), first))
+    }
+
+    fn grant_own(&mut self, now: Instant) -> Option<Ticket> {
+        if self.in_flight.len() < self.own { self.grant_first(now) } else { None }
     }
 
     fn grant_first(&mut self, now: Instant) -> Option<Ticket> {
@@ -86,10 +102,15 @@ impl Flow {
     fn end(&mut self, now: Instant, ticket: Ticket, most: usize) {
         self.waiting.remove(&ticket);
         let Some(since) = self.in_flight.remove(&ticket) else { return };
-        match now.saturating_duration_since(since) {
+        let took = now.saturating_duration_since(since);
+        match took {
             took if took > HUNG => self.part = 0,
             took if took <= HANGS => self.part = (self.part * 2).clamp(1, most),
             _ => {}
+        }
+        if took <= HUNG {
+            // One that hung waited for somebody else than the one who is asked.
+            self.used_until = self.used_until.max(now) + took;
         }
     }
 }
@@ -99,20 +120,20 @@ impl<F: Ord + Clone> Permits<F> {
         Self { limits, flows: BTreeMap::new(), ready: BTreeMap::new(), taken: 0, tickets: 0 }
     }
 
-    /// A new request, and whether it may be sent. Else it waits until [`Permits::leave`] grants it.
-    pub(super) fn enter(&mut self, now: Instant, flow: &F) -> (Ticket, bool) {
+    /// A new request, and those that may be sent now. If it is not among them, it waits until it is among those of a later call.
+    pub(super) fn enter(&mut self, now: Instant, flow: &F) -> (Ticket, Vec<Ticket>) {
         self.tickets += 1;
         let ticket = self.tickets;
         if !self.flows.contains_key(flow) {
             let (own, part) = ((self.limits.own)(flow), self.limits.of_one);
-            let empty = Flow { own, part, in_flight: BTreeMap::new(), waiting: BTreeSet::new() };
+            let empty = Flow { own, part, in_flight: BTreeMap::new(), waiting: BTreeSet::new(), used_until: now };
             self.flows.insert(flow.clone(), empty);
         }
-        let is_granted = self.update(flow, |flow| {
+        let own = self.update(flow, |flow| {
             flow.waiting.insert(ticket);
-            flow.in_flight.len() < flow.own && flow.grant_first(now).is_some()
+            flow.grant_own(now)
         });
-        (ticket, is_granted || self.grant(now).contains(&ticket))
+        (ticket, own.into_iter().chain(self.grant(now)).collect())
     }
 
     /// A request ends or stops waiting. Returns those that may be sent now.
@@ -120,18 +141,17 @@ impl<F: Ord + Clone> Permits<F> {
         let most = self.limits.of_one;
         let (own, is_idle) = self.update(flow, |flow| {
             flow.end(now, ticket, most);
-            let own = if flow.in_flight.len() < flow.own { flow.grant_first(now) } else { None };
-            (own, flow.is_idle())
+            (flow.grant_own(now), flow.is_idle())
         });
-        if is_idle && self.flows.get(flow).is_some_and(|flow| flow.part == most) {
+        let saved = self.limits.saved;
+        let is_as_new = |flow: &Flow| flow.part == most && (saved.is_none() || flow.used_until <= now);
+        if is_idle && self.flows.get(flow).is_some_and(is_as_new) {
             self.flows.remove(flow);
         } else if is_idle && self.flows.len() > REMEMBERED_PLUGINS {
-            // They have their whole part again.
+            // They have their whole part and time again.
             self.flows.retain(|_, flow| !flow.is_idle());
         }
-        let mut granted = self.grant(now);
-        granted.extend(own);
-        granted
+        own.into_iter().chain(self.grant(now)).collect()
     }
 
     /// Grants permits of the pool.
@@ -139,7 +159,7 @@ impl<F: Ord + Clone> Permits<F> {
         let mut granted = Vec::new();
         while self.taken < self.limits.shared {
             let Some((_, flow)) = self.ready.pop_first() else { break };
-            if self.flows.get(&flow).is_some_and(|flow| !flow.hangs(now)) {
+            if self.flows.get(&flow).is_some_and(|flow| !flow.hangs(now) && flow.has_time(now, self.limits.saved)) {
                 granted.extend(self.update(&flow, |flow| flow.grant_first(now)));
             }
         }
