@@ -99,6 +99,16 @@ struct Bucket {
     refilled_ms: u64,
 }
 
+impl Bucket {
+    fn refill(&mut self, now_ms: u64) {
+        let earned = u32::try_from(now_ms.saturating_sub(self.refilled_ms) / REFILL_MS).unwrap_or(BURST);
+        if earned > 0 {
+            self.tokens = self.tokens.saturating_add(earned).min(BURST);
+            self.refilled_ms = now_ms;
+        }
+    }
+}
+
 impl Entry for Bucket {
     const LIFE_MS: u64 = REFILL_MS * BURST as u64;
     const MAX_OF_A_PLUGIN: usize = MAX_IN_ALL;
@@ -178,9 +188,7 @@ impl EventLog {
             }
             None => {
                 let series = Series { first_unix_ms: now.unix_ms, last_ms: now.mono_ms, count: 1 };
-                let is_within = self.spend(now.mono_ms, owner, fingerprint(&[&about.uid]))
-                    && (plugin.is_none() || self.spend_of_share(now.mono_ms, owner));
-                if !is_within {
+                if !self.spend(now.mono_ms, owner, fingerprint(&[&about.uid])) {
                     return None;
                 }
                 self.series.insert(now.mono_ms, owner, key, series.clone());
@@ -190,37 +198,23 @@ impl EventLog {
         Some(self.body(now, plugin, about, (type_, &reason, &note), &series))
     }
 
-    /// Takes a token of a plugin's burst for an object.
-    fn spend(&mut self, now_ms: u64, plugin: &str, object: Fingerprint) -> bool {
-        let Some(bucket) = self.buckets.get_mut(plugin, &object) else {
-            self.buckets.insert(now_ms, plugin, object, Bucket { tokens: BURST - 1, refilled_ms: now_ms });
-            return true;
-        };
-        let earned = u32::try_from(now_ms.saturating_sub(bucket.refilled_ms) / REFILL_MS).unwrap_or(BURST);
-        if earned > 0 {
-            bucket.tokens = bucket.tokens.saturating_add(earned).min(BURST);
-            bucket.refilled_ms = now_ms;
+    /// Takes a place in the burst of an object and one among the new Events that its share sends in a minute; if there is one
+    /// of them alone, neither. The host's own have no share.
+    fn spend(&mut self, now_ms: u64, share: &str, object: Fingerprint) -> bool {
+        let Self { buckets, budgets, per_minute, .. } = self;
+        let mut bucket = buckets.get_mut(share, &object);
+        if let Some(bucket) = &mut bucket {
+            bucket.refill(now_ms);
         }
-        if bucket.tokens == 0 {
+        let has_place = bucket.as_ref().is_none_or(|bucket| bucket.tokens > 0);
+        if !has_place || !(share.is_empty() || take(budgets, now_ms, share, *per_minute)) {
             return false;
         }
-        bucket.tokens -= 1;
+        match bucket {
+            Some(bucket) => bucket.tokens -= 1,
+            None => buckets.insert(now_ms, share, object, Bucket { tokens: BURST - 1, refilled_ms: now_ms }),
+        }
         true
-    }
-
-    /// Takes a place among the new Events that a share sends in a minute.
-    fn spend_of_share(&mut self, now_ms: u64, share: &str) -> bool {
-        let per_minute = self.per_minute;
-        if let Some(budget) = self.budgets.get_mut(share) {
-            return budget.take(now_ms, per_minute);
-        }
-        if self.budgets.len() >= REMEMBERED_SHARES {
-            self.budgets.retain(|_, budget| !budget.is_full(now_ms, per_minute));
-        }
-        let mut budget = TokenBucket::full(now_ms, per_minute);
-        let is_within = budget.take(now_ms, per_minute);
-        self.budgets.insert(share.into(), budget);
-        is_within
     }
 
     fn body(
@@ -291,6 +285,20 @@ impl<V: Entry> Shares<V> {
         own.insert(key, entry);
         self.len += own.len();
     }
+}
+
+/// Takes a place among the new Events that a share sends in a minute, if there is one.
+fn take(budgets: &mut BTreeMap<Arc<str>, TokenBucket>, now_ms: u64, share: &str, per_minute: u32) -> bool {
+    if let Some(budget) = budgets.get_mut(share) {
+        return budget.take(now_ms, per_minute);
+    }
+    if budgets.len() >= REMEMBERED_SHARES {
+        budgets.retain(|_, budget| !budget.is_full(now_ms, per_minute));
+    }
+    let mut budget = TokenBucket::full(now_ms, per_minute);
+    let is_within = budget.take(now_ms, per_minute);
+    budgets.insert(share.into(), budget);
+    is_within
 }
 
 fn is_recent<V: Entry>(entry: &V, now_ms: u64) -> bool {
@@ -444,6 +452,30 @@ mod tests {
         assert_eq!((sent("team.a", 0, 600), sent("team.b", 0, 1)), (600, 0), "a tenant is one share");
         (0..1_000).for_each(|plugin| assert_eq!(sent(&plugin.to_string(), 2_000 + 100 * plugin, 1), 1));
         assert!(log.budgets.len() <= REMEMBERED_SHARES + 1, "{}", log.budgets.len());
+    }
+
+    #[test]
+    fn q4_an_event_beyond_the_budget_of_its_share_takes_nothing_of_the_burst_of_its_object() {
+        let (mut log, pod) = (log(), Sample::pod("a", "honest").build());
+        for number in 0..EVENTS_PER_MINUTE {
+            let about = Sample::pod("a", "x").uid(&number.to_string()).build();
+            assert!(send(&mut log, 0, &about, "boom").is_some());
+        }
+        assert!((0..2 * BURST).all(|number| send(&mut log, 0, &pod, &format!("note {number}")).is_none()));
+        let sent = |number: &u32| send(&mut log, 60_000, &pod, &format!("later {number}")).is_some();
+        assert_eq!((0..40).filter(sent).count(), 25, "a minute later it has all of its burst");
+    }
+
+    #[test]
+    fn q4_an_event_beyond_the_burst_of_its_object_takes_nothing_of_the_budget_of_its_share() {
+        let (mut log, pod) = (log(), Sample::pod("a", "loud").build());
+        let sent = (0..1_000).filter(|number| send(&mut log, 0, &pod, &format!("note {number}")).is_some()).count();
+        let mut of_another = |number: u32| {
+            let about = Sample::pod("a", "x").uid(&number.to_string()).build();
+            send(&mut log, 0, &about, "boom").is_some()
+        };
+        assert!(sent == 25 && (BURST..600).all(&mut of_another));
+        assert!(!of_another(600));
     }
 
     #[test]
