@@ -308,6 +308,7 @@ fn payer(observation: &Observation) -> Option<&Arc<str>> {
         | Observation::WatchFailed { .. }
         | Observation::Audited { .. }
         | Observation::Restored { .. }
+        | Observation::EventLeftOut { .. }
         | Observation::Undecodable { .. } => None,
     }
 }
@@ -419,6 +420,7 @@ fn line(observation: &Observation) {
         Observation::Enqueued { .. }
         | Observation::Taken { .. }
         | Observation::TurnEnded { .. }
+        | Observation::EventLeftOut { .. }
         | Observation::Fault { .. } => {}
         Observation::Reconciled { result, elapsed_ms, writes, skipped, .. } => {
             debug!(?result, elapsed_ms, writes, skipped, "reconciled");
