@@ -70,6 +70,15 @@ pub enum Observation {
         /// Why.
         why: LeftOut,
     },
+    /// What a guest said could not be written.
+    EventFailed {
+        /// A plugin, or a tenant.
+        share: Arc<str>,
+        /// The Event.
+        target: ObjectRef,
+        /// The error.
+        error: WriteError,
+    },
     /// A plugin's new digest took over.
     Activated {
         /// The plugin.

@@ -182,6 +182,7 @@ impl Metrics {
             Observation::Withdrawn { plugin } => self.retain(|labels| plugin_of(labels) != Some(plugin)),
             // `wrote` counts writes by their class; the log has the others.
             Observation::WriteFailed { .. }
+            | Observation::EventFailed { .. }
             | Observation::Withheld { .. }
             | Observation::FinalizersLeft { .. }
             | Observation::ConversionLeft { .. } => {}

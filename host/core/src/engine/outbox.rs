@@ -113,7 +113,12 @@ impl Outbox {
             Owner::Lifecycle(write) => cx.notify_lifecycle(ToLifecycle::Wrote { write, op, result }),
             Owner::Event(flow) => {
                 if let Err(error) = result {
-                    cx.observe(Observation::WriteFailed { cause: None, target: op.target().clone(), error });
+                    let (target, share) = (op.target().clone(), Arc::clone(&flow.share));
+                    cx.observe(if flow.is_hosts {
+                        Observation::WriteFailed { cause: None, target, error }
+                    } else {
+                        Observation::EventFailed { share, target, error }
+                    });
                 }
                 if let Some(next) = self.events.answered(&flow, cx) {
                     self.send(next, cx);

@@ -163,7 +163,7 @@ fn q4_an_event_that_its_plugin_may_not_write_makes_room_for_the_next_one() {
         let (reason, note) = ("Said".to_owned(), String::new());
         alone.record(by, about.into(), EventRecord { warning: false, reason, note, words: Words::Guest });
     }
-    let is_denied = |effect: &&Effect| matches!(effect, Effect::Observe(Observation::WriteFailed { .. }));
+    let is_denied = |effect: &&Effect| matches!(effect, Effect::Observe(Observation::EventFailed { .. }));
     assert_eq!(alone.effects.iter().filter(is_denied).count(), 2 * MOST, "none is sent, waits or is left out");
 }
 
