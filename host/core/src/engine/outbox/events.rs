@@ -13,9 +13,12 @@ use crate::object::Object;
 use crate::observation::Observation;
 use crate::tenant;
 
-/// Events of a flow that are sent and not answered: as many writes as a share has in flight at most. Its statuses and
+/// Events of a share's guests that are sent and not answered: as many writes as a share has in flight at most. Its statuses and
 /// children are behind no more than these, one second with an API server that takes 0.2 s for an Event.
 pub(super) const MAX_SENT: usize = 5;
+/// Of what the host says about a share, one: the host's other writes, such as the status of every Plugin, are behind those of all
+/// shares.
+const MAX_SENT_OF_HOST: usize = 1;
 /// Events of a flow that wait: two calls that say 16 things each, as many as a call may. They have 5 KiB each at most.
 pub(super) const MAX_WAITING: usize = 32;
 
@@ -64,6 +67,7 @@ impl Events {
             return None;
         }
         let is_hosts = record.words == Words::Host;
+        let max_sent = if is_hosts { MAX_SENT_OF_HOST } else { MAX_SENT };
         let said = self.said(is_hosts);
         let plugin = by.plugin.as_deref();
         let share = by.plugin.as_ref().map(tenant::share).unwrap_or_default();
@@ -79,7 +83,7 @@ impl Events {
         // The host says it as itself, so it is none of the plugin's writes.
         let by = if is_hosts { Sender::default() } else { by };
         let outgoing = Outgoing { by, cause: None, op, owner: Owner::Event(EventFlow { share, is_hosts }) };
-        if of_share.sent == MAX_SENT {
+        if of_share.sent == max_sent {
             of_share.waiting.push_back(outgoing);
             return None;
         }
