@@ -29,6 +29,9 @@ const MAX_IN_ALL: usize = 16_384;
 /// New Events of a share in a minute, ten a second: half of all that controller-runtime's client sends. A guest makes up as many
 /// objects as it wants to say something about. Further ones are left out, since nothing may wait for an Event.
 const EVENTS_PER_MINUTE: u32 = 600;
+/// New Events in a minute that the host says about a share's plugins: each of a tenant's 16 is refused twice, at its Plugin and
+/// at its ConfigMap. Who edits a ConfigMap in a loop has one a second.
+const EVENTS_ABOUT_PLUGINS_PER_MINUTE: u32 = 64;
 /// With more shares than this in memory, those that have said nothing for a minute are forgotten.
 const REMEMBERED_SHARES: usize = 64;
 /// The reason of an Event whose reason is not shown.
@@ -52,12 +55,34 @@ pub struct EventRecord {
 /// Whose words an Event has. Those of a guest may be anything that it has read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Words {
-    /// The host's alone.
+    /// The host's alone, which says what became of a plugin.
     Host,
     /// The note may have a guest's, as the message of a failure or the name of a child.
     Note,
     /// The reason too.
     Guest,
+}
+
+/// Why an Event is not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LeftOut {
+    /// There are as many about its object as a burst has.
+    Burst,
+    /// Its share has said as many as it may in a minute.
+    Budget,
+    /// As many of its share wait to be sent as may.
+    Waiting,
+}
+
+impl LeftOut {
+    /// One word, for metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Burst => "burst",
+            Self::Budget => "budget",
+            Self::Waiting => "waiting",
+        }
+    }
 }
 
 impl EventRecord {
@@ -99,6 +124,16 @@ struct Bucket {
     refilled_ms: u64,
 }
 
+impl Bucket {
+    fn refill(&mut self, now_ms: u64) {
+        let earned = u32::try_from(now_ms.saturating_sub(self.refilled_ms) / REFILL_MS).unwrap_or(BURST);
+        if earned > 0 {
+            self.tokens = self.tokens.saturating_add(earned).min(BURST);
+            self.refilled_ms = now_ms;
+        }
+    }
+}
+
 impl Entry for Bucket {
     const LIFE_MS: u64 = REFILL_MS * BURST as u64;
     const MAX_OF_A_PLUGIN: usize = MAX_IN_ALL;
@@ -116,7 +151,8 @@ fn reporter(plugin: &str) -> &str {
 /// A hash of an Event's content and object, because a guest may write notes of any length.
 type Fingerprint = u128;
 
-/// The Events of the last minutes.
+/// The Events of the last minutes. What guests say and what the host says about plugins are in logs of their own, so that no
+/// guest takes the host's words away.
 #[derive(Clone, Debug)]
 pub struct EventLog {
     instance: Arc<str>,
@@ -146,10 +182,18 @@ struct Shares<V> {
 }
 
 impl EventLog {
-    /// An empty log; `instance` becomes the Events' `reportingInstance`.
-    pub fn new(instance: Arc<str>) -> Self {
-        let (series, buckets, budgets) = (Shares::new(), Shares::new(), BTreeMap::new());
-        Self { instance, series, buckets, budgets, per_minute: EVENTS_PER_MINUTE }
+    /// An empty log of what guests say; `instance` becomes the Events' `reportingInstance`.
+    pub fn of_guests(instance: Arc<str>) -> Self {
+        Self::new(instance, EVENTS_PER_MINUTE)
+    }
+
+    /// The same of what the host says about plugins.
+    pub fn of_the_host(instance: Arc<str>) -> Self {
+        Self::new(instance, EVENTS_ABOUT_PLUGINS_PER_MINUTE)
+    }
+
+    fn new(instance: Arc<str>, per_minute: u32) -> Self {
+        Self { instance, series: Shares::new(), buckets: Shares::new(), budgets: BTreeMap::new(), per_minute }
     }
 
     /// Forgets all Events, but not the bursts.
@@ -157,70 +201,67 @@ impl EventLog {
         self.series = Shares::new();
     }
 
-    /// Records an Event about an object, and returns its write unless it exceeds the bounds (X10).
-    pub fn record(&mut self, now: Now, plugin: Option<&str>, about: &Object, record: EventRecord) -> Option<WriteOp> {
+    /// Records an Event about an object, and returns its write, unless it is a repetition that is not written or exceeds the
+    /// bounds (X10). Without room to send it, nothing is recorded that would be written.
+    pub fn record(
+        &mut self,
+        now: Now,
+        plugin: Option<&str>,
+        about: &Object,
+        record: EventRecord,
+        has_room: bool,
+    ) -> Result<Option<WriteOp>, LeftOut> {
         let EventRecord { warning, reason, note, .. } = record.about(about);
         let note = EVENT_NOTE.own(note);
         let type_ = if warning { "Warning" } else { "Normal" };
         let key = fingerprint(&[&about.uid, type_, &reason, &note]);
         let share = plugin.map(tenant::share_name).unwrap_or_default();
-        let owner = &*share;
-        let known = self.series.get_mut(owner, &key);
+        let share = &*share;
+        let known = self.series.get_mut(share, &key);
         let series = match known.filter(|series| is_recent(*series, now.mono_ms)) {
             Some(series) => {
+                // A repetition is written only when the count has doubled.
+                let is_written = (series.count + 1).is_power_of_two();
+                if is_written && !has_room {
+                    return Err(LeftOut::Waiting);
+                }
                 series.count += 1;
                 series.last_ms = now.mono_ms;
-                // A repetition is written only when the count has doubled.
-                if !series.count.is_power_of_two() {
-                    return None;
+                if !is_written {
+                    return Ok(None);
                 }
                 series.clone()
             }
+            None if !has_room => return Err(LeftOut::Waiting),
             None => {
+                self.spend(now.mono_ms, share, fingerprint(&[&about.uid]))?;
                 let series = Series { first_unix_ms: now.unix_ms, last_ms: now.mono_ms, count: 1 };
-                let is_within = self.spend(now.mono_ms, owner, fingerprint(&[&about.uid]))
-                    && (plugin.is_none() || self.spend_of_share(now.mono_ms, owner));
-                if !is_within {
-                    return None;
-                }
-                self.series.insert(now.mono_ms, owner, key, series.clone());
+                self.series.insert(now.mono_ms, share, key, series.clone());
                 series
             }
         };
-        Some(self.body(now, plugin, about, (type_, &reason, &note), &series))
+        Ok(Some(self.body(now, plugin, about, (type_, &reason, &note), &series)))
     }
 
-    /// Takes a token of a plugin's burst for an object.
-    fn spend(&mut self, now_ms: u64, plugin: &str, object: Fingerprint) -> bool {
-        let Some(bucket) = self.buckets.get_mut(plugin, &object) else {
-            self.buckets.insert(now_ms, plugin, object, Bucket { tokens: BURST - 1, refilled_ms: now_ms });
-            return true;
-        };
-        let earned = u32::try_from(now_ms.saturating_sub(bucket.refilled_ms) / REFILL_MS).unwrap_or(BURST);
-        if earned > 0 {
-            bucket.tokens = bucket.tokens.saturating_add(earned).min(BURST);
-            bucket.refilled_ms = now_ms;
+    /// Takes a place in the burst of an object and one among the new Events that its share sends in a minute; if there is one
+    /// of them alone, neither.
+    fn spend(&mut self, now_ms: u64, share: &str, object: Fingerprint) -> Result<(), LeftOut> {
+        let Self { buckets, budgets, per_minute, .. } = self;
+        let mut bucket = buckets.get_mut(share, &object);
+        if let Some(bucket) = &mut bucket {
+            bucket.refill(now_ms);
         }
-        if bucket.tokens == 0 {
-            return false;
+        if bucket.as_ref().is_some_and(|bucket| bucket.tokens == 0) {
+            return Err(LeftOut::Burst);
         }
-        bucket.tokens -= 1;
-        true
-    }
-
-    /// Takes a place among the new Events that a share sends in a minute.
-    fn spend_of_share(&mut self, now_ms: u64, share: &str) -> bool {
-        let per_minute = self.per_minute;
-        if let Some(budget) = self.budgets.get_mut(share) {
-            return budget.take(now_ms, per_minute);
+        if !take(budgets, now_ms, share, *per_minute) {
+            return Err(LeftOut::Budget);
         }
-        if self.budgets.len() >= REMEMBERED_SHARES {
-            self.budgets.retain(|_, budget| !budget.is_full(now_ms, per_minute));
+        match bucket {
+            Some(bucket) => bucket.tokens -= 1,
+            None => buckets.insert(now_ms, share, object, Bucket { tokens: BURST - 1, refilled_ms: now_ms }),
         }
-        let mut budget = TokenBucket::full(now_ms, per_minute);
-        let is_within = budget.take(now_ms, per_minute);
-        self.budgets.insert(share.into(), budget);
-        is_within
+        Ok(())
     }
 
     fn body(
@@ -293,6 +334,20 @@ impl<V: Entry> Shares<V> {
     }
 }
 
+/// Takes a place among the new Events that a share sends in a minute, if there is one.
+fn take(budgets: &mut BTreeMap<Arc<str>, TokenBucket>, now_ms: u64, share: &str, per_minute: u32) -> bool {
+    if let Some(budget) = budgets.get_mut(share) {
+        return budget.take(now_ms, per_minute);
+    }
+    if budgets.len() >= REMEMBERED_SHARES {
+        budgets.retain(|_, budget| !budget.is_full(now_ms, per_minute));
+    }
+    let mut budget = TokenBucket::full(now_ms, per_minute);
+    let is_within = budget.take(now_ms, per_minute);
+    budgets.insert(share.into(), budget);
+    is_within
+}
+
 fn is_recent<V: Entry>(entry: &V, now_ms: u64) -> bool {
     now_ms.saturating_sub(entry.at_ms()) < V::LIFE_MS
 }
@@ -342,7 +397,7 @@ mod tests {
         note: &str,
     ) -> Option<(String, u64, String)> {
         let now = Now { mono_ms, unix_ms: 1_700_000_000_000 + mono_ms };
-        let op = log.record(now, Some(plugin), about, record(note))?;
+        let op = log.record(now, Some(plugin), about, record(note), true).ok()??;
         let WriteOp::Apply { target, body, force: true, .. } = op else { panic!("{op:?}") };
         let body: Value = serde_json::from_str(&body).unwrap();
         let note = body["note"].as_str().unwrap().to_owned();
@@ -350,7 +405,7 @@ mod tests {
     }
 
     fn log() -> EventLog {
-        EventLog::new("mortise-0".into())
+        EventLog::of_guests("mortise-0".into())
     }
 
     #[test]
@@ -397,7 +452,7 @@ mod tests {
         let (mut log, node, pod) = (log(), Sample::new("Node", "", "n1").build(), Sample::pod("default", "x").build());
         let mut said = |about: &Object, words: Words, secret: &str| {
             let record = EventRecord { warning: true, reason: secret.to_owned(), note: secret.to_owned(), words };
-            log.record(Now { mono_ms: 0, unix_ms: 0 }, Some("podset"), about, record).map(|op| {
+            log.record(Now { mono_ms: 0, unix_ms: 0 }, Some("podset"), about, record, true).unwrap().map(|op| {
                 let WriteOp::Apply { target, body, .. } = op else { panic!("{op:?}") };
                 let body: Value = serde_json::from_str(&body).unwrap();
                 let text = |field: &str| body[field].as_str().unwrap().to_owned();
@@ -427,7 +482,7 @@ mod tests {
         for number in 0..count as u64 {
             let about = Sample::pod("a", "x").uid(&format!("{plugin}/{number}")).build();
             let now = Now { mono_ms: number, unix_ms: number };
-            log.record(now, Some(plugin), &about, record(&"x".repeat(1 << 16)));
+            let _ = log.record(now, Some(plugin), &about, record(&"x".repeat(1 << 16)), true);
         }
     }
 
@@ -446,10 +501,54 @@ mod tests {
         assert!(log.budgets.len() <= REMEMBERED_SHARES + 1, "{}", log.budgets.len());
     }
 
+    fn why_not(log: &mut EventLog, mono_ms: u64, about: &Object, note: &str, has_room: bool) -> Option<LeftOut> {
+        log.record(Now { mono_ms, unix_ms: 0 }, Some("podset"), about, record(note), has_room).err()
+    }
+
+    #[test]
+    fn q4_an_event_beyond_the_budget_of_its_share_takes_nothing_of_the_burst_of_its_object() {
+        let (mut log, pod) = (log(), Sample::pod("a", "honest").build());
+        for number in 0..EVENTS_PER_MINUTE {
+            let about = Sample::pod("a", "x").uid(&number.to_string()).build();
+            assert_eq!(why_not(&mut log, 0, &about, "boom", true), None);
+        }
+        for number in 0..2 * BURST {
+            assert_eq!(why_not(&mut log, 0, &pod, &format!("note {number}"), true), Some(LeftOut::Budget));
+        }
+        let sent = |number: &u32| send(&mut log, 60_000, &pod, &format!("later {number}")).is_some();
+        assert_eq!((0..40).filter(sent).count(), 25, "a minute later it has all of its burst");
+    }
+
+    #[test]
+    fn q4_an_event_beyond_the_burst_of_its_object_takes_nothing_of_the_budget_of_its_share() {
+        let (mut log, pod) = (log(), Sample::pod("a", "loud").build());
+        let mut of_loud = |number: u32| why_not(&mut log, 0, &pod, &format!("note {number}"), true);
+        assert!((0..BURST).all(|number| of_loud(number).is_none()));
+        assert!((BURST..1_000).all(|number| of_loud(number) == Some(LeftOut::Burst)));
+        let mut of_another = |number: u32| {
+            let about = Sample::pod("a", "x").uid(&number.to_string()).build();
+            why_not(&mut log, 0, &about, "boom", true)
+        };
+        assert!((BURST..600).all(|number| of_another(number).is_none()));
+        assert_eq!(of_another(600), Some(LeftOut::Budget));
+    }
+
+    #[test]
+    fn x10_what_has_no_room_is_recorded_as_if_it_had_not_been_said() {
+        let (mut log, pod) = (log(), Sample::pod("a", "x").build());
+        let waits = Some(LeftOut::Waiting);
+        assert!((0..1_000).all(|number| why_not(&mut log, 0, &pod, &format!("note {number}"), false) == waits));
+        assert_eq!(send(&mut log, 0, &pod, "note 0").map(|(_, count, _)| count), Some(1));
+        assert_eq!(why_not(&mut log, 0, &pod, "note 0", false), waits, "the second one would be written");
+        assert_eq!(send(&mut log, 0, &pod, "note 0").map(|(_, count, _)| count), Some(2));
+        assert_eq!(why_not(&mut log, 0, &pod, "note 0", false), None, "the third one is counted and not written");
+        assert_eq!(send(&mut log, 0, &pod, "note 0").map(|(_, count, _)| count), Some(4));
+    }
+
     #[test]
     fn a_plugin_that_floods_loses_its_own_oldest_events_and_no_others() {
         let (mut log, pod) = (EventLog { per_minute: u32::MAX, ..log() }, Sample::pod("a", "x").build());
-        log.record(Now { mono_ms: 0, unix_ms: 0 }, Some("quiet"), &pod, record("boom"));
+        send_of(&mut log, "quiet", 0, &pod, "boom").unwrap();
         flood(&mut log, "loud", MAX_OF_A_PLUGIN);
         assert_eq!(log.series.of_plugin["loud"].len(), MAX_OF_A_PLUGIN, "at the bound nothing is forgotten");
         let newest = *log.series.of_plugin["loud"].iter().max_by_key(|(_, series)| series.last_ms).unwrap().0;

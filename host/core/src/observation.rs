@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::audit::Difference;
 use crate::contract::GuestFault;
 use crate::digest::Digest;
+use crate::kube_event::LeftOut;
 use crate::manifest::Manifest;
 use crate::object::{Kind, ObjectRef};
 use crate::refusal::Refusal;
@@ -61,6 +62,22 @@ pub enum Observation {
         reason: String,
         /// The Event's note.
         note: String,
+    },
+    /// An Event is not sent.
+    EventLeftOut {
+        /// A plugin, or a tenant.
+        share: Arc<str>,
+        /// Why.
+        why: LeftOut,
+    },
+    /// What a guest said could not be written.
+    EventFailed {
+        /// A plugin, or a tenant.
+        share: Arc<str>,
+        /// The Event.
+        target: ObjectRef,
+        /// The error.
+        error: WriteError,
     },
     /// A plugin's new digest took over.
     Activated {

@@ -90,7 +90,7 @@ impl Observed {
                 reason: refusal.reason.to_string(),
                 message: refusal.to_string(),
             }),
-            Observation::WriteFailed { target, error, .. } => {
+            Observation::WriteFailed { target, error, .. } | Observation::EventFailed { target, error, .. } => {
                 self.send(Event::WriteFailed { target: target.clone(), message: error.message.to_string() });
             }
             Observation::Throttled { message, .. }

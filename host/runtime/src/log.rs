@@ -302,12 +302,14 @@ fn payer(observation: &Observation) -> Option<&Arc<str>> {
         | Observation::Withdrawn { plugin }
         | Observation::Refused { plugin, .. }
         | Observation::Throttled { plugin, .. } => Some(plugin),
+        Observation::EventFailed { share, .. } => Some(share),
         Observation::Enqueued { .. }
         | Observation::Taken { .. }
         | Observation::CacheLagging { .. }
         | Observation::WatchFailed { .. }
         | Observation::Audited { .. }
         | Observation::Restored { .. }
+        | Observation::EventLeftOut { .. }
         | Observation::Undecodable { .. } => None,
     }
 }
@@ -316,6 +318,7 @@ fn payer(observation: &Observation) -> Option<&Arc<str>> {
 fn repeating(observation: &Observation) -> Option<(&'static str, String, &str)> {
     match observation {
         Observation::WriteFailed { target, error, .. } => Some(("failed writes", target.to_string(), &error.message)),
+        Observation::EventFailed { share, error, .. } => Some(("Events", share.to_string(), &error.message)),
         Observation::Undecodable { kind, message } => Some(("undecodable objects", kind.to_string(), message)),
         Observation::Withheld { cause, note, .. } => Some(("notes of Events", cause.object.to_string(), note)),
         Observation::BreakerOpened { cause, message } => Some(("stopped writes", cause.object.to_string(), message)),
@@ -419,6 +422,7 @@ fn line(observation: &Observation) {
         Observation::Enqueued { .. }
         | Observation::Taken { .. }
         | Observation::TurnEnded { .. }
+        | Observation::EventLeftOut { .. }
         | Observation::Fault { .. } => {}
         Observation::Reconciled { result, elapsed_ms, writes, skipped, .. } => {
             debug!(?result, elapsed_ms, writes, skipped, "reconciled");
@@ -450,10 +454,12 @@ fn line(observation: &Observation) {
             warn!(%kind, "etcd was restored, so every kind is relisted: {message}");
         }
         Observation::Undecodable { kind, message } => warn!(%kind, "cannot decode an object: {message}"),
-        Observation::WriteFailed { target, error, .. } if needs_a_person(error.class) => {
+        Observation::WriteFailed { target, error, .. } | Observation::EventFailed { target, error, .. }
+            if needs_a_person(error.class) =>
+        {
             warn!(written = %target, class = ?error.class, "a write failed: {}", error.message);
         }
-        Observation::WriteFailed { target, error, .. } => {
+        Observation::WriteFailed { target, error, .. } | Observation::EventFailed { target, error, .. } => {
             info!(written = %target, class = ?error.class, "a write failed: {}", error.message);
         }
     }
@@ -495,6 +501,25 @@ mod tests {
         assert!(is_new("a", "forbidden") && is_new("b", "forbidden"));
         assert!(!is_new("a", "forbidden"));
         assert!(is_new("a", "exceeded quota"));
+    }
+
+    #[test]
+    fn q4_events_of_guests_that_cannot_be_written_take_no_line_from_the_host() {
+        let throttle = Throttle::default();
+        let error = |message: String| WriteError { class: WriteErrorClass::Denied, message };
+        let is_logged = |failed: &Observation| {
+            let (what, subject, message) = repeating(failed).unwrap();
+            let payer = payer(failed).map(|payer| &**payer);
+            throttle.count(Instant::now(), payer, (what, subject), message).is_some()
+        };
+        let of_guest = |number: &u32| {
+            let (target, error) = (object(&number.to_string()), error(format!("the Event {number} is forbidden")));
+            is_logged(&Observation::EventFailed { share: "team-a.*".into(), target, error })
+        };
+        let logged = (0..2_000).filter(of_guest).count();
+        assert!((1..20).contains(&logged), "{logged}: the first ones, and how many more");
+        let failed = Observation::WriteFailed { cause: None, target: object("podset"), error: error("no".to_owned()) };
+        assert!(is_logged(&failed), "the host's own");
     }
 
     #[test]

@@ -147,6 +147,10 @@ impl Metrics {
                 let labels = ReasonLabels { plugin: plugin.clone(), reason: refusal.reason };
                 self.families.refusals.of(&labels).inc();
             }
+            Observation::EventLeftOut { share, why } => {
+                let labels = ReasonLabels { plugin: share.clone(), reason: why.as_str() };
+                self.families.events_left_out.of(&labels).inc();
+            }
             Observation::CacheLagging { object } => {
                 self.families.cache.lagging.of(&KindLabels { kind: object.kind.to_string() }).inc();
             }
@@ -178,6 +182,7 @@ impl Metrics {
             Observation::Withdrawn { plugin } => self.retain(|labels| plugin_of(labels) != Some(plugin)),
             // `wrote` counts writes by their class; the log has the others.
             Observation::WriteFailed { .. }
+            | Observation::EventFailed { .. }
             | Observation::Withheld { .. }
             | Observation::FinalizersLeft { .. }
             | Observation::ConversionLeft { .. } => {}

@@ -119,7 +119,7 @@ impl World {
             }
             Observation::Restored { kind, message } => self.log(|| format!("etcd was restored, {kind}: {message}")),
             Observation::CacheLagging { object } => self.log(|| format!("view lags behind {object}")),
-            Observation::WriteFailed { target, error, .. } => {
+            Observation::WriteFailed { target, error, .. } | Observation::EventFailed { target, error, .. } => {
                 self.log(|| format!("  refused: {target}: {:?}: {}", error.class, error.message));
             }
             Observation::Reconciled { cause: Cause { object, .. }, result, writes, .. } if writes > 0 => {

@@ -62,6 +62,11 @@ impl Context<'_> {
         self.notify_outbox(ToOutbox::Send(Box::new(Outgoing { by, cause, op, owner })));
     }
 
+    /// Records what the host says about a plugin, at its Plugin object or its ConfigMap. The host sends it, with its own writes.
+    pub fn say(&mut self, plugin: &Arc<str>, about: &Arc<Object>, record: EventRecord) {
+        self.record(Sender { plugin: Some(Arc::clone(plugin)), ..Sender::default() }, about, record);
+    }
+
     /// Records an Event, if this host may write.
     pub fn record(&mut self, by: Sender, about: &Arc<Object>, record: EventRecord) {
         if self.may_write {

@@ -134,8 +134,15 @@ pub(super) struct Outgoing {
 pub(super) enum Owner {
     Key(Key),
     Lifecycle(PluginWrite),
-    /// An Event has no receiver.
-    Nobody,
+    /// An Event has no receiver; the next one of its flow follows.
+    Event(EventFlow),
+}
+
+/// Events that are sent in turn: those of a share's guests, or those that the host says about the share's plugins.
+#[derive(Clone, Debug)]
+pub(super) struct EventFlow {
+    pub share: Arc<str>,
+    pub is_hosts: bool,
 }
 
 /// A write of a Plugin object, by the plugin's name.

@@ -1,6 +1,6 @@
 //! The Outbox sends all writes, and HTTP requests. It owns this host's claim to lead (X7), the writes in flight, the
-//! write budgets (Q4) and the recent Events (X10). It does not know plugins' states or keys' plans: it sends each result
-//! to the owner of the write.
+//! write budgets (Q4), and the recent Events and those that wait (X10). It does not know plugins' states or keys' plans:
+//! it sends each result to the owner of the write.
 //!
 //! A host without a claim still watches, compiles plugins and brings them up as far as that needs no write, so that it
 //! can take over at once. Writes that it could not send are not queued: with a new claim, both other machines compare
@@ -9,10 +9,10 @@
 use std::sync::Arc;
 
 use self::budget::{Budgets, Cost, Debt};
+use self::events::Events;
 use super::context::Context;
 use super::message::{Outgoing, Owner, Sender, ToLifecycle, ToOutbox, ToReconciler};
 use crate::event::{Effect, Sending};
-use crate::kube_event::EventLog;
 use crate::lease::Claim;
 use crate::map::Map;
 use crate::object::ObjectRef;
@@ -23,6 +23,7 @@ use crate::time::Now;
 use crate::write::{Write, WriteError, WriteErrorClass, WriteId, WriteOp, Written};
 
 mod budget;
+mod events;
 
 pub use self::budget::WriteBudget;
 
@@ -36,7 +37,7 @@ pub(super) struct Outbox {
     last_write: u64,
     /// Writes up to this id were sent before etcd was restored.
     void_up_to: u64,
-    events: EventLog,
+    events: Events,
     budgets: Budgets,
 }
 
@@ -49,7 +50,7 @@ impl Outbox {
             in_flight: Map::default(),
             last_write: 0,
             void_up_to: 0,
-            events: EventLog::new(instance),
+            events: Events::new(instance),
             budgets: Budgets::new(budget),
         }
     }
@@ -58,8 +59,8 @@ impl Outbox {
         match message {
             ToOutbox::Send(outgoing) => self.send(*outgoing, cx),
             ToOutbox::Record { by, about, record } => {
-                if let Some(op) = self.events.record(cx.now, by.plugin.as_deref(), &about, record) {
-                    self.send(Outgoing { by, cause: None, op, owner: Owner::Nobody }, cx);
+                if let Some(outgoing) = self.events.record(by, &about, record, cx) {
+                    self.send(outgoing, cx);
                 }
             }
             ToOutbox::Request(sending) => {
@@ -77,7 +78,7 @@ impl Outbox {
         let Outgoing { by, cause, op, owner } = outgoing;
         let Sender { plugin, service_account, namespaces, writes_per_minute } = by;
         if let Some(error) = plugin.as_ref().and_then(|plugin| outside(plugin, namespaces.as_ref()?, op.target())) {
-            return Self::report(owner, op, Err(error), cx);
+            return self.report(owner, op, Err(error), cx);
         }
         let is_shown = |target: &ObjectRef| cx.store.snapshot().get(&target.kind, &target.name).is_some();
         if let Some(plugin) = &plugin
@@ -102,17 +103,25 @@ impl Outbox {
         let is_void = id.0 <= self.void_up_to;
         let result = result.and_then(|written| if is_void { Err(WriteError::undone()) } else { Ok(written) });
         if let Some((owner, op)) = self.in_flight.remove(&id) {
-            Self::report(owner, op, result, cx);
+            self.report(owner, op, result, cx);
         }
     }
 
-    fn report(owner: Owner, op: WriteOp, result: Result<Written, WriteError>, cx: &mut Context<'_>) {
+    fn report(&mut self, owner: Owner, op: WriteOp, result: Result<Written, WriteError>, cx: &mut Context<'_>) {
         match owner {
             Owner::Key(key) => cx.notify_reconciler(ToReconciler::Wrote { key, op, result }),
             Owner::Lifecycle(write) => cx.notify_lifecycle(ToLifecycle::Wrote { write, op, result }),
-            Owner::Nobody => {
+            Owner::Event(flow) => {
                 if let Err(error) = result {
-                    cx.observe(Observation::WriteFailed { cause: None, target: op.target().clone(), error });
+                    let (target, share) = (op.target().clone(), Arc::clone(&flow.share));
+                    cx.observe(if flow.is_hosts {
+                        Observation::WriteFailed { cause: None, target, error }
+                    } else {
+                        Observation::EventFailed { share, target, error }
+                    });
+                }
+                if let Some(next) = self.events.answered(&flow, cx) {
+                    self.send(next, cx);
                 }
             }
         }

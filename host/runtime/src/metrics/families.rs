@@ -104,6 +104,7 @@ pub(super) struct Families {
     pub(super) plugin_ready: Series<PluginLabels, Gauge>,
     pub(super) reloads: Series<PluginLabels, Counter>,
     pub(super) refusals: Series<ReasonLabels, Counter>,
+    pub(super) events_left_out: Series<ReasonLabels, Counter>,
     pub(super) compile_seconds: Series<CompileLabels, Histogram>,
     pub(super) cache: Cache,
     pub(super) event_loop: EventLoop,
@@ -253,17 +254,14 @@ impl Families {
                 "Reconciles without a call, because their inputs were those of the last one",
             ),
             faults: counter(r, "mortise_guest_faults", "Calls without a usable result, by reason"),
-            host_faults: counter(
-                r,
-                "mortise_host_faults",
-                "Calls that the host failed to run, by no fault of a plugin",
-            ),
+            host_faults: counter(r, "mortise_host_faults", "Calls that the host could not run"),
             breaker_openings: counter(r, "mortise_breaker_openings", "Keys whose writes were stopped as a fight"),
             throttled: counter(r, "mortise_plugin_throttled", "Times that a plugin exceeded its writes or requests"),
             plugin_info: gauge(r, "mortise_plugin_info", "1 for each plugin with the digest that serves"),
             plugin_ready: gauge(r, "mortise_plugin_ready", "1 when the plugin reconciles its kinds"),
             reloads: counter(r, "mortise_plugin_reloads", "Digests that took over from another"),
             refusals: counter(r, "mortise_plugin_refusals", "Plugins and versions that were refused, by reason"),
+            events_left_out: counter(r, "mortise_events_left_out", "Events that were not sent, by share and reason"),
             compile_seconds: histogram(r, "mortise_plugin_compile_seconds", "Time to a loaded component", || {
                 // From a cache hit of a millisecond to the quarter of a minute that the largest guests take.
                 Histogram::new(exponential_buckets(0.001, 2.0, 16))

@@ -9,6 +9,7 @@ use mortise_core::contract::{Failure, GuestFault};
 use mortise_core::dependencies::Dependencies;
 use mortise_core::digest::Digest;
 use mortise_core::http::{Response, Sent};
+use mortise_core::kube_event::LeftOut;
 use mortise_core::manifest::Manifest;
 use mortise_core::object::{Kind, Name, ObjectRef, ResourceVersion};
 use mortise_core::observation::{Observation, ReconcileResult};
@@ -83,6 +84,9 @@ fn everything(metrics: &Metrics, at: Instant) {
             reload: true,
         },
         Observation::Refused { plugin: "bad".into(), refusal: Refusal::new("InvalidManifest", "no") },
+        Observation::EventLeftOut { share: "podset".into(), why: LeftOut::Budget },
+        Observation::EventLeftOut { share: "podset".into(), why: LeftOut::Waiting },
+        Observation::EventLeftOut { share: "team-a.*".into(), why: LeftOut::Burst },
         Observation::CacheLagging { object: object() },
         Observation::Throttled { plugin: "podset".into(), message: "over".to_owned() },
         Observation::BreakerOpened { cause: cause(), message: "two managers".to_owned() },
@@ -217,6 +221,9 @@ fn mortises_own_series_show_guests_plugins_cache_and_writes() {
         r#"mortise_plugin_ready{plugin="podset"} 1"#,
         r#"mortise_plugin_reloads_total{plugin="podset"} 1"#,
         r#"mortise_plugin_refusals_total{plugin="bad",reason="InvalidManifest"} 1"#,
+        r#"mortise_events_left_out_total{plugin="podset",reason="budget"} 1"#,
+        r#"mortise_events_left_out_total{plugin="podset",reason="waiting"} 1"#,
+        r#"mortise_events_left_out_total{plugin="team-a.*",reason="burst"} 1"#,
         r#"mortise_plugin_compile_seconds_count{cached="false"} 1"#,
         r#"mortise_loop_lag_seconds_bucket{le="0.005",what="input"} 1"#,
         r#"mortise_loop_lag_seconds_count{what="input"} 1"#,

@@ -110,7 +110,7 @@ impl Story {
             Observation::BreakerOpened { cause, message } => {
                 self.log.push(format!("breaker of {} opened: {message}", cause.object));
             }
-            Observation::WriteFailed { target, error, .. } => {
+            Observation::WriteFailed { target, error, .. } | Observation::EventFailed { target, error, .. } => {
                 self.log.push(format!("  refused: {target}: {:?}: {}", error.class, error.message));
             }
             Observation::WatchFailed { kind, error } => self.log.push(format!("cannot watch {kind}: {error}")),

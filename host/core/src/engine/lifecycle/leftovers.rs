@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::Lifecycle;
 use super::plugin::Plugin;
 use crate::engine::context::Context;
-use crate::engine::message::Sender;
 use crate::finalizer;
 use crate::kube_event::{EventRecord, Words};
 use crate::object::ObjectRef;
@@ -35,7 +34,7 @@ fn record(name: &Arc<str>, reason: &str, message: &str, cx: &mut Context<'_>) {
     if let Some(about) = cx.store.snapshot().get(&target.kind, &target.name).cloned() {
         let record =
             EventRecord { warning: true, reason: reason.to_owned(), note: message.to_owned(), words: Words::Host };
-        cx.record(Sender::default(), &about, record);
+        cx.say(name, &about, record);
     }
 }
 

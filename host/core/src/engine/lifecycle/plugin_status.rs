@@ -96,10 +96,9 @@ impl Lifecycle {
             self.send_object(name, WriteOp::PatchStatus { target, body }, cx);
             let tenants = self.plugins[name].tenant.as_ref().and_then(|tenant| tenant.object()).map(Arc::new);
             for record in transitions(&shown, &conditions) {
-                // The host's, with the plugin's share of Events. A tenant may read no Plugin, and its ConfigMap.
+                // A tenant may read no Plugin, and its ConfigMap.
                 for about in tenants.iter().chain([&live]) {
-                    let by = Sender { plugin: Some(Arc::clone(name)), ..Sender::default() };
-                    cx.record(by, about, record.clone());
+                    cx.say(name, about, record.clone());
                 }
             }
         }

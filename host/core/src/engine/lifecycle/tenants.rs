@@ -11,7 +11,6 @@ use super::reviews::HOST_READER;
 use super::sources::{Offered, tenant_of};
 use super::timers::Timer;
 use crate::engine::context::Context;
-use crate::engine::message::Sender;
 use crate::event::Effect;
 use crate::kube_event::{EventRecord, Words};
 use crate::manifest::Manifest;
@@ -189,10 +188,9 @@ impl Lifecycle {
 fn refuse(source: &TenantSource, cx: &mut Context<'_>) {
     let (plugin, refusal) = (tenant::plugin_of(&source.source()), source.too_many());
     if let Some(about) = source.object() {
-        let by = Sender { plugin: Some(Arc::clone(&plugin)), ..Sender::default() };
         let (reason, note) = (refusal.reason.to_owned(), refusal.message.clone());
         let record = EventRecord { warning: true, reason, note, words: Words::Host };
-        cx.record(by, &Arc::new(about), record);
+        cx.say(&plugin, &Arc::new(about), record);
     }
     // Names of what is no plugin would be series of metrics without end.
     cx.observe(Observation::Refused { plugin: tenant::share(&plugin), refusal });

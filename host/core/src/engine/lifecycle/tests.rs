@@ -11,6 +11,7 @@ use crate::crd::{CrdError, CrdOwner};
 use crate::engine::message::{Message, Owner, ToOutbox, ToReconciler};
 use crate::engine::tests::merge;
 use crate::event::Effect;
+use crate::kube_event::Words;
 use crate::object::{Interner, Name, Object, ResourceVersion};
 use crate::observation::Observation;
 use crate::permission::Permission;
@@ -234,10 +235,13 @@ impl Alone {
                 self.sent.push_back((write, outgoing.op));
                 text
             }
-            Message::ToOutbox(ToOutbox::Record { record, about, .. }) if &*about.kind.kind == "ConfigMap" => {
-                format!("event {} about {}", record.reason, about.name)
+            Message::ToOutbox(ToOutbox::Record { by, record, about }) => {
+                let is_hosts = record.words == Words::Host && by.service_account.is_none();
+                assert!(is_hosts && by.plugin.is_some(), "L5: the host says it, of a plugin: {by:?}");
+                let of_tenant = &*about.kind.kind == "ConfigMap";
+                let about = if of_tenant { format!(" about {}", about.name) } else { String::new() };
+                format!("event {}{about}", record.reason)
             }
-            Message::ToOutbox(ToOutbox::Record { record, .. }) => format!("event {}", record.reason),
             Message::ToOutbox(ToOutbox::Register { crd, .. }) => format!("register {crd}"),
             Message::ToLifecycle(ToLifecycle::KindsReleased) => "kinds released".to_owned(),
             Message::Drop(slice) => {

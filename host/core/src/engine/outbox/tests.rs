@@ -3,17 +3,20 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::engine::message::{Message, PluginWrite};
+use crate::engine::message::{EventFlow, Message, PluginWrite};
 use crate::http::{HttpId, OutgoingRequest};
 use crate::object::tests::Sample;
 use crate::object::{Kind, Name, ObjectRef};
 use crate::store::Store;
 use crate::write::{Cause, Precondition, WriteErrorClass};
 
+mod events;
+
 /// An Outbox with the effects and messages it has sent so far.
 struct Alone {
     outbox: Outbox,
     now: Now,
+    draining: bool,
     store: Store,
     effects: Vec<Effect>,
     messages: VecDeque<Message>,
@@ -22,7 +25,8 @@ struct Alone {
 impl Alone {
     fn new(leader_election: bool) -> Self {
         let outbox = Outbox::new("host-0".into(), leader_election, WriteBudget::default());
-        Self { outbox, now: Now::default(), store: Store::default(), effects: Vec::new(), messages: VecDeque::new() }
+        let (now, store, effects, messages) = Default::default();
+        Self { outbox, now, draining: false, store, effects, messages }
     }
 
     /// One with a budget of a single create a minute, and ten writes.
@@ -37,7 +41,7 @@ impl Alone {
             now: self.now,
             store: &self.store,
             may_write: self.outbox.may_write(self.now),
-            draining: false,
+            draining: self.draining,
             effects: &mut self.effects,
             messages: &mut self.messages,
         };
@@ -56,7 +60,7 @@ impl Alone {
     /// An action of a plugin that applies an object. Whether the plugin is over its budget then.
     fn apply(&mut self, target: ObjectRef) -> bool {
         let op = WriteOp::Apply { target, body: "{}".into(), force: false, only_if: Precondition::None, draws: None };
-        self.send_as(Some("podset".into()), op, Owner::Nobody);
+        self.send_as(Some("podset".into()), op, of_plugin());
         let is_throttled = |message| matches!(message, Message::ToReconciler(ToReconciler::Throttle { .. }));
         self.messages.drain(..).any(is_throttled)
     }
@@ -149,7 +153,8 @@ fn x7_a_new_claim_causes_a_resync_and_a_renewal_does_not() {
 fn each_result_is_sent_once_to_the_owner_of_its_write() {
     let mut alone = Alone::new(false);
     let error = WriteError { class: WriteErrorClass::Conflict, message: "no".to_owned() };
-    for (owner, expected) in [(of_plugin(), &["Wrote to the Lifecycle"][..]), (Owner::Nobody, &[])] {
+    let of_event = Owner::Event(EventFlow { share: "podset".into(), is_hosts: false });
+    for (owner, expected) in [(of_plugin(), &["Wrote to the Lifecycle"][..]), (of_event, &[])] {
         alone.send(owner);
         let id = alone.last_write().id;
         assert!(!alone.outbox.is_empty());
