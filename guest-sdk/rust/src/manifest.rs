@@ -208,7 +208,7 @@ pub struct Http {
 pub struct Limits {
     /// Bytes of linear memory; the default is 64 MiB, the most 256 MiB.
     pub memory_bytes: Option<u64>,
-    /// Wall time in milliseconds; the default is 1000, the most 10,000.
+    /// Processor time in milliseconds; the default is 1000, the most 10,000.
     pub deadline_ms: Option<u64>,
 }
 

@@ -220,7 +220,7 @@ pub enum GuestFault {
     },
     /// It ran past its deadline.
     Deadline {
-        /// The limit in milliseconds.
+        /// The limit in milliseconds of processor time.
         limit_ms: u64,
     },
     /// It used up its fuel.
@@ -279,7 +279,7 @@ impl GuestFault {
     pub fn message(&self) -> String {
         match self {
             Self::Trap { message, .. } => format!("the plugin trapped: {message}"),
-            Self::Deadline { limit_ms } => format!("the call ran past its deadline of {limit_ms} ms"),
+            Self::Deadline { limit_ms } => format!("the call ran past its deadline of {limit_ms} ms of processor time"),
             Self::Fuel { limit } => format!("the call used up its {limit} units of fuel"),
             Self::Memory { limit_bytes } => format!("the plugin asked for more than its {limit_bytes} bytes of memory"),
             Self::OutputTooLarge { limit_bytes } => format!("the outcome is larger than {limit_bytes} bytes"),

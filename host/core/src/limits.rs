@@ -5,7 +5,7 @@
 pub struct CallLimits {
     /// Linear memory. 64 MiB: the first touch of all of it takes some 54 ms, which epochs cannot interrupt.
     pub memory_bytes: u64,
-    /// Wall time. One second is a thousand times what a reconcile needs, and short enough not to starve the others.
+    /// Processor time. One second is a thousand times what a reconcile needs, and short enough not to starve the others.
     pub deadline_ms: u64,
     /// Deterministic fuel; None: not metered. Costs 30 to 40 per cent of speed, so only tests and benchmarks set it.
     pub fuel: Option<u64>,

@@ -82,8 +82,8 @@ pub struct CompileLimits {
     pub memory_bytes: u64,
     /// Processor time of the child, over all its threads.
     pub cpu_seconds: u64,
-    /// Wall time. Longer than the processor time, because other processes use the machine too. Exceeding it is the
-    /// machine's fault, not the component's.
+    /// Wall time, for a compiler that hangs. Ten times the processor time: beside a busy thread of the host one of the compiler's
+    /// gets a tenth of a core. Exceeding it is the machine's fault, not the component's.
     pub wall: Duration,
 }
 
@@ -93,7 +93,7 @@ impl CompileLimits {
     pub fn for_size(component_bytes: u64) -> Self {
         let more = component_bytes.div_ceil(MIB).saturating_sub(4);
         let cpu_seconds = 20 + 4 * more;
-        Self { memory_bytes: (1 << 30) + 64 * MIB * more, cpu_seconds, wall: Duration::from_secs(3 * cpu_seconds) }
+        Self { memory_bytes: (1 << 30) + 64 * MIB * more, cpu_seconds, wall: Duration::from_secs(10 * cpu_seconds) }
     }
 }
 

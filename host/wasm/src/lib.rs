@@ -10,6 +10,7 @@ mod bindings;
 pub mod compile;
 pub mod container;
 mod conversion;
+mod deadline;
 pub mod engine;
 mod exports;
 mod fault;

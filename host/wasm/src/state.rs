@@ -2,6 +2,7 @@
 //! implement the guest's imports on it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use mortise_core::limits::CallLimits;
 use mortise_core::object::Kind;
@@ -9,6 +10,7 @@ use mortise_core::view::View;
 use wasmtime::component::{Resource, ResourceTable};
 
 use crate::bindings::Snapshot;
+use crate::deadline::Deadline;
 use crate::limiter::Limiter;
 use crate::log::Log;
 use crate::machine::Virtual;
@@ -60,6 +62,7 @@ pub(crate) struct CallState {
     pub(crate) log: Log,
     pub(crate) wasi: Virtual,
     pub(crate) inputs: Inputs,
+    pub(crate) deadline: Deadline,
     host_calls: u32,
     max_host_calls: u32,
     query_bytes: u64,
@@ -67,7 +70,8 @@ pub(crate) struct CallState {
 }
 
 impl CallState {
-    pub(crate) fn new(inputs: Inputs, limits: &CallLimits) -> Self {
+    /// Of a call that begins now and ends at an instant in any case.
+    pub(crate) fn new(inputs: Inputs, limits: &CallLimits, began: Instant, until: Instant) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(MAX_HANDLES);
         Self {
@@ -76,6 +80,7 @@ impl CallState {
             log: Log::new(limits),
             wasi: Virtual::new(limits.log_bytes),
             inputs,
+            deadline: Deadline::new(limits, began, until),
             host_calls: 0,
             max_host_calls: limits.host_calls,
             query_bytes: 0,

@@ -11,7 +11,7 @@ use mortise_core::refusal::Refusal;
 use mortise_core::store::Snapshot;
 use mortise_core::view::{Access, View};
 
-use crate::compile::Artifact;
+use crate::compile::{Artifact, CompileError};
 use crate::engine::{Engine, compiling};
 use crate::plugin::Plugin;
 
@@ -62,12 +62,56 @@ pub(crate) fn text_of(version: &str, manifest: &str, reconcile: &str) -> String 
     TEMPLATE.replace("$VERSION", version).replace("$MANIFEST", manifest).replace("$RECONCILE", reconcile)
 }
 
+/// The body of a function that counts up to this number.
+pub(crate) fn busy(loops: u32) -> String {
+    format!(
+        "(local $busy i32)
+         (loop $l (br_if $l (i32.lt_u (local.tee $busy (i32.add (local.get $busy) (i32.const 1))) (i32.const {loops}))))"
+    )
+}
+
+/// Runs this on one core, with threads that spin there meanwhile.
+#[cfg(target_os = "linux")]
+pub(crate) fn contended<R: Send>(threads: usize, run: impl FnOnce() -> R + Send) -> R {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut core = CpuSet::new();
+    core.set((0..CpuSet::MAX_CPU).find(|core| allowed.is_set(*core)).expect("this thread has a core"));
+    let on_core = || sched_setaffinity(None, &core).unwrap();
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                on_core();
+                while !ended.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let ran = scope.spawn(|| {
+            on_core();
+            run()
+        });
+        let ran = ran.join();
+        ended.store(true, Ordering::Relaxed);
+        ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 pub(crate) fn load(engine: &Engine, wasm: &[u8]) -> Result<Plugin, Refusal> {
     let code = compiling(engine.profile()).unwrap().precompile_component(wasm).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), code).unwrap();
     let file = Arc::new(file.reopen().unwrap());
-    engine.load(Artifact { digest: digest::of(wasm), file, cached: false, elapsed: Duration::ZERO })
+    let loaded = engine.load(Artifact { digest: digest::of(wasm), file, cached: false, elapsed: Duration::ZERO });
+    loaded.map_err(|error| match error {
+        CompileError::Refused(refusal) => refusal,
+        CompileError::Host { .. } => panic!("{error}"),
+    })
 }
 
 /// [`OBJECT`], decoded.

@@ -20,6 +20,7 @@ use mortise_core::limits::CallLimits;
 use mortise_core::write::Cause;
 use mortise_core::{admission, conversion};
 
+use crate::deadline::Deadline;
 use crate::log::LogLine;
 use crate::plugin::request::WebhookRequest;
 use crate::plugin::{CallStats, Completion, Plugin};
@@ -62,7 +63,7 @@ pub struct WebhookCall<Q, R> {
     pub begin: Box<dyn Fn() -> Option<Begun<Q>> + Send>,
     /// Bounds of the call.
     pub limits: CallLimits,
-    /// The webhook server's deadline: a call that would begin later is dropped.
+    /// The webhook server's deadline: a call that would begin later is dropped, and one that has begun ends.
     pub until: Instant,
     /// Called on a worker's thread when the call has ended; must not block.
     pub respond: Box<dyn FnOnce(Completion<R>) + Send>,
@@ -233,7 +234,7 @@ struct Waiting {
 
 /// How a worker's turn ended.
 enum Ended {
-    /// The call took this long.
+    /// The call took this long, without the time in which its thread waited for a processor.
     Took(Duration),
     /// The call took longer than its pace allows and is queued again.
     GaveUp(Waiting),
@@ -348,8 +349,10 @@ fn reconcile(plugin: Arc<Plugin>, call: Box<Call>, spent: Duration, pace: Pace, 
     let begin = Instant::now();
     let hurried = hurried(&call.limits, pace);
     let (view, limits) = (call.view.clone(), hurried.unwrap_or(call.limits));
+    // Of its whole deadline: a machine that is too slow for a pace is none that cannot run the call.
+    let until = Deadline::latest(&call.limits, begin);
     let Completion { result, reads, logs, dropped_logs, stats } = guarded(
-        || plugin.call(call.object.json(), view, &limits),
+        || plugin.call_until(call.object.json(), view, &limits, until),
         |message| Completion::without_call(CallResult::HostFault(message)),
     );
     if hurried.is_some() && matches!(result, CallResult::Fault(GuestFault::Deadline { .. })) {
@@ -362,7 +365,7 @@ fn reconcile(plugin: Arc<Plugin>, call: Box<Call>, spent: Duration, pace: Pace, 
     let elapsed = begin.elapsed();
     let elapsed_us = u64::try_from((spent + elapsed).as_micros()).unwrap_or(u64::MAX);
     done(JobDone { id, cause, done: CallDone { conclusion, reads, elapsed_us }, logs, dropped_logs, stats });
-    Ended::Took(elapsed)
+    Ended::Took(elapsed.saturating_sub(stats.waited))
 }
 
 fn respond<Q: WebhookRequest>(
@@ -379,7 +382,9 @@ fn respond<Q: WebhookRequest>(
     let called = guarded(
         || {
             let Begun { request, .. } = begun.insert((call.begin)()?);
-            Some(plugin.review(request, &hurried.unwrap_or(call.limits)))
+            // The API server waits for this long and sends no request again, so a call that ended sooner, by the wall
+            // clock, would only turn a late answer into none.
+            Some(plugin.review(request, &hurried.unwrap_or(call.limits), call.until))
         },
         |message| Some(Completion::without_call(Ok(Q::host_fault(message)))),
     );
@@ -387,9 +392,9 @@ fn respond<Q: WebhookRequest>(
     if hurried.is_some() && matches!(result, Err(GuestFault::Deadline { .. })) {
         return Ended::GaveUp(Waiting { job: Job { plugin, work: again(call) }, spent: Duration::ZERO });
     }
-    let elapsed = begin.elapsed();
+    let took = begin.elapsed().saturating_sub(stats.waited);
     (call.respond)(Completion { result: result.unwrap_or_else(Q::fault), reads, logs, dropped_logs, stats });
-    Ended::Took(elapsed)
+    Ended::Took(took)
 }
 
 /// The limits of a call whose pace is shorter than its deadline, so that it may be given up.

@@ -91,7 +91,7 @@ pub fn projection(input: TokenStream) -> TokenStream {
 /// | `conversion(v1alpha1::Gauge, v1beta1::Gauge)` | the other versions of the reconciled kind, which are served too: types of [`derive@CustomResource`] with the same group and kind, with `From` or `TryFrom` between the specs, and between the statuses where they differ |
 /// | `concurrency = 4` | concurrent calls, 1 to 256; 8 unless given |
 /// | `kind = "apps/v1/Deployment"` | the reconciled kind, for a type that does not implement `Resource`; a built-in kind, or one whose CustomResourceDefinition comes from elsewhere |
-/// | `limits(memory_bytes = 134217728, deadline_ms = 2000)` | the bounds of one call: linear memory, 64 MiB unless given and 256 MiB at most, and wall time, 1 s unless given and 10 s at most |
+/// | `limits(memory_bytes = 134217728, deadline_ms = 2000)` | the bounds of one call: linear memory, 64 MiB unless given and 256 MiB at most, and processor time, 1 s unless given and 10 s at most |
 /// | `name = "..."`, `version = "..."` | the plugin's name and version; the package's unless given |
 ///
 /// The reconciled object is read into the type that the function takes: a kind of the plugin's own, a

@@ -216,7 +216,7 @@ impl Families {
                 "Reconciles that failed and are not repeated until something changes",
             ),
             panics: counter(r, "controller_runtime_reconcile_panics", "Reconciles in which the guest trapped"),
-            timeouts: counter(r, "controller_runtime_reconcile_timeouts", "Reconciles that ran past their deadline"),
+            timeouts: counter(r, "controller_runtime_reconcile_timeouts", "Reconciles past their processor time"),
             reconcile_seconds: histogram(
                 r,
                 "controller_runtime_reconcile_time_seconds",

@@ -18,9 +18,9 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setpriority_process, setrlimit};
 
-/// The compiler's nice value. A thread of it gets a tenth of what a thread of the host gets when both want one core, so
-/// a compilation does not delay reconciles. 19 would give it 1.5 per cent, and a busy host would exceed the compiler's
-/// wall time.
+/// The compiler's nice value. A thread of it gets a tenth of what the event loop, requests and reviews get when both want one
+/// core, and half of what a reconcile gets: a compilation ends, also beside plugins whose reconciles do not. 17, a tenth of
+/// a reconcile's, would leave it 2 per cent of a core that others keep busy, and it would exceed its wall time.
 const NICE: i32 = 10;
 
 /// Processor time and memory of the process.

@@ -199,6 +199,7 @@ fn the_child_gets_its_order_and_not_the_hosts_environment() {
 fn limits_grow_with_the_component() {
     let python = CompileLimits::for_size(18 << 20);
     assert!(python.cpu_seconds >= 60 && python.memory_bytes > 1 << 30);
+    assert_eq!(python.wall.as_secs(), 10 * python.cpu_seconds, "a tenth of a core is enough");
     assert_eq!(CompileLimits::for_size(1).cpu_seconds, 20);
 }
 

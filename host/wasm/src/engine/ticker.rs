@@ -1,4 +1,4 @@
-//! The clock of deadlines. Guest code reads a counter, the epoch, at each loop and function; one thread advances it
+//! When calls look at the clocks. Guest code reads a counter, the epoch, at each loop and function; one thread advances it
 //! while calls run, and parks while none do, so that an idle host uses no CPU.
 
 use std::io;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use wasmtime::EngineWeak;
 
 /// Time between two epochs. Deadlines are hundreds of ticks long; shorter ticks would only wake the machine more.
-const TICK_MS: u64 = 10;
+const TICK: Duration = Duration::from_millis(10);
 /// Ticks without a call before the thread parks: a second, because waking it costs a call some microseconds.
 const LINGER_TICKS: u32 = 100;
 
@@ -59,9 +59,9 @@ impl Ticker {
         Running(&self.shared)
     }
 
-    /// Epochs after which a deadline has certainly passed. The first tick may come at once, so there is one more.
-    pub(crate) fn ticks(deadline_ms: u64) -> u64 {
-        deadline_ms.div_ceil(TICK_MS).saturating_add(1)
+    /// Epochs until this time has passed, for a call that has just seen one.
+    pub(crate) fn ticks(time: Duration) -> u64 {
+        u64::try_from(time.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u64::MAX)
     }
 }
 
@@ -89,7 +89,7 @@ fn tick(shared: &Shared, engine: &EngineWeak) {
             idle = 0;
             continue;
         }
-        thread::sleep(Duration::from_millis(TICK_MS));
+        thread::sleep(TICK);
         let Some(engine) = engine.upgrade() else { return };
         engine.increment_epoch();
     }

@@ -5,7 +5,7 @@
 //! file that was verified. Knows nothing of calls.
 
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use wasmtime::Store;
@@ -104,9 +104,14 @@ impl Artifact {
         Ok(linked)
     }
 
-    /// Frees the linked component if the last use is at least this long ago. Calls in progress keep theirs.
+    /// Frees the linked component if the last use is at least this long ago. Calls in progress keep theirs. The event loop does not
+    /// wait here for a worker that links it, which is to use it and may have little of a core.
     pub(super) fn release(&self, unused_for: Duration) {
-        let mut mapped = self.lock();
+        let mut mapped = match self.mapped.try_lock() {
+            Ok(mapped) => mapped,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         if mapped.as_ref().is_some_and(|mapped| mapped.used.elapsed() >= unused_for) {
             *mapped = None;
         }
@@ -120,5 +125,35 @@ impl Artifact {
     fn lock(&self) -> MutexGuard<'_, Option<Mapped>> {
         // A panic under the lock leaves it as it was: nothing linked.
         self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::engine::EngineOptions;
+    use crate::testing::{idle_guest, load};
+
+    #[test]
+    fn q4_the_event_loop_does_not_wait_for_a_worker_that_links_a_component() {
+        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let plugin = Arc::new(load(&engine, &idle_guest()).unwrap());
+        plugin.artifact.linked(&engine).unwrap();
+        let linking = plugin.artifact.lock();
+        let (sender, released) = crossbeam_channel::bounded(1);
+        thread::spawn({
+            let plugin = Arc::clone(&plugin);
+            move || {
+                plugin.release(Duration::ZERO);
+                sender.send(()).unwrap();
+            }
+        });
+        released.recv_timeout(Duration::from_secs(30)).expect("the loop does not wait");
+        assert!(linking.is_some(), "it is used");
+        drop(linking);
+        plugin.release(Duration::ZERO);
+        assert!(!plugin.artifact.is_linked());
     }
 }

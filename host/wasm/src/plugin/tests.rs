@@ -21,6 +21,9 @@ use crate::scan::prescan;
 use crate::testing::{OBJECT, access, guest, idle_guest, idle_guest_of, idle_guest_with, load, object, view, view_of};
 use crate::wasi::HASH_SEED;
 
+use self::contention::later;
+
+mod contention;
 mod hostile;
 
 fn engine() -> Engine {
@@ -407,9 +410,9 @@ fn a_conversion_that_traps_is_the_guests_fault_and_one_of_a_component_without_it
     let signature =
         r#"(param "object" string) (param "to-api-version" string) (result (result string (error string)))"#;
     let wasm = exporting("mortise:plugin/conversion@0.2.0", &["convert"], signature);
-    let result = load(&engine(), &wasm).unwrap().review(&request, &unhurried()).result;
+    let result = load(&engine(), &wasm).unwrap().review(&request, &unhurried(), later()).result;
     assert!(matches!(&result, Err(GuestFault::Trap { .. })), "{result:?}");
-    let result = load(&engine(), &idle_guest()).unwrap().review(&request, &unhurried()).result;
+    let result = load(&engine(), &idle_guest()).unwrap().review(&request, &unhurried(), later()).result;
     assert!(matches!(&result, Ok(Conversion::HostFault(why)) if why.contains("does not export")), "{result:?}");
 }
 

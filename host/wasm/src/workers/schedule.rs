@@ -1,7 +1,7 @@
 //! Which job an idle worker runs next, and how long it may take. Jobs go in by plugin, and come out one for each idle
 //! worker. Threads, guests and clocks are not known here.
 //!
-//! It is a multilevel feedback queue. A call has the [`Pace`] of its plugin, which bounds its time. One that takes
+//! It is a multilevel feedback queue. A call has the [`Pace`] of its plugin, which bounds its processor time. One that takes
 //! longer is given up and queued again with the next pace, to run from its beginning: a guest's call cannot be
 //! suspended, but it is a pure function. Of `n` workers one plugin occupies at most n - 1; slow and long calls of all
 //! plugins together at most n - 1, long ones n - 2. So for any number of plugins that spin, the calls of one worker end
@@ -25,11 +25,11 @@ mod tests;
 /// reconciles, and the webhook server its requests. This is four times the largest concurrency of a controller, or 32
 /// lists of objects that are converted at once.
 pub(super) const QUEUE_LENGTH: usize = 1_024;
-/// The time of a call of a quick or new plugin. Quick plugins wait for each other, and two such waits stay under the
-/// tenth of a second that a person notices. A small call takes 0.1 ms, in an interpreter some ms; deadlines are checked
-/// every 10 ms.
+/// The processor time of a call of a quick or new plugin. Quick plugins wait for each other, and two such waits stay under
+/// the tenth of a second that a person notices. A small call takes 0.1 ms, in an interpreter some ms; a call looks at the
+/// clocks every 10 ms. By the wall clock, calls would begin anew just when a machine has too much to do.
 const QUICK: Duration = Duration::from_millis(50);
-/// The time of a call of a slow plugin: half of the default deadline.
+/// That of a call of a slow plugin: half of the default deadline.
 const SLOW: Duration = Duration::from_millis(500);
 /// Consecutive calls after which a plugin that fits the next quicker pace has it again. So at most one call of nine is
 /// given up.

@@ -1,6 +1,7 @@
 //! Jobs on real threads. Callbacks keep their workers busy, so no order depends on time.
 
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -193,17 +194,20 @@ fn q4_a_reconcile_that_spins_is_given_up_for_others_and_ends_once_with_its_own_d
     assert_eq!(results.try_iter().count(), 0);
 }
 
-#[test]
-fn q4_a_conversion_that_spins_is_given_up_for_others_and_ends_once_with_its_own_deadline() {
-    let plugin = plugin_of(&idle_guest_with(
-        r#"(core module $more
-             (func (export "more") (param i32 i32 i32 i32) (result i32) (loop $l (br $l)) unreachable))
+/// A component whose conversion has this body, and returns no text at 64.
+fn converting(body: &str) -> Arc<Plugin> {
+    plugin_of(&idle_guest_with(&format!(
+        r#"(core module $more (func (export "more") (param i32 i32 i32 i32) (result i32) {body}))
            (core instance $more (instantiate $more))
            (func $more (param "object" string) (param "to-api-version" string) (result (result string (error string)))
              (canon lift (core func $more "more") (memory $memory) (realloc $realloc)))
            (instance $more (export "convert" (func $more)))
-           (export "mortise:plugin/conversion@0.2.0" (instance $more)))"#,
-    ));
+           (export "mortise:plugin/conversion@0.2.0" (instance $more)))"#
+    )))
+}
+
+/// Converts with this deadline; returns how the call ended, and how often it began.
+fn converted(plugin: &Arc<Plugin>, deadline_ms: u64) -> (Completion<Conversion>, usize) {
     let (workers, _results, _gate) = workers(1);
     let (sender, responses) = crossbeam_channel::unbounded();
     let request = ConversionRequest {
@@ -212,21 +216,56 @@ fn q4_a_conversion_that_spins_is_given_up_for_others_and_ends_once_with_its_own_
         now_unix_ms: NOW_UNIX_MS,
         config: "{}".into(),
     };
-    let begun = Arc::new(());
-    let held = Arc::clone(&begun);
+    let begins = Arc::new(AtomicUsize::new(0));
+    let begun = Arc::clone(&begins);
     let convert = WebhookCall {
         plugin: "thing".into(),
         from: Ipv4Addr::LOCALHOST.into(),
-        begin: Box::new(move || Some(Begun { request: request.clone(), held: Box::new(Arc::clone(&held)) })),
-        limits: CallLimits { deadline_ms: DEADLINE_MS, ..CallLimits::default() },
+        begin: Box::new(move || {
+            begun.fetch_add(1, Ordering::SeqCst);
+            Some(Begun { request: request.clone(), held: Box::new(Arc::clone(&begun)) })
+        }),
+        limits: CallLimits { deadline_ms, ..CallLimits::default() },
         until: Instant::now() + 2 * DEADLINE,
         respond: Box::new(move |completion| sender.send(completion).unwrap()),
     };
-    workers.submitter().submit(Job { plugin, work: Work::Convert(Box::new(convert)) }).unwrap();
+    let job = Job { plugin: Arc::clone(plugin), work: Work::Convert(Box::new(convert)) };
+    workers.submitter().submit(job).unwrap();
     let completion = responses.recv_timeout(DEADLINE).expect("a conversion ends");
-    assert_eq!(completion.result, Conversion::Fault(GuestFault::Deadline { limit_ms: DEADLINE_MS }));
     drop(workers);
-    assert_eq!(Arc::strong_count(&begun), 1, "nothing is held of a call that has ended");
+    assert_eq!(Arc::strong_count(&begins), 1, "nothing is held of a call that has ended");
+    (completion, begins.load(Ordering::SeqCst))
+}
+
+#[test]
+fn q4_a_conversion_that_spins_is_given_up_for_others_and_ends_once_with_its_own_deadline() {
+    let (completion, begins) = converted(&converting("(loop $l (br $l)) unreachable"), DEADLINE_MS);
+    assert_eq!(completion.result, Conversion::Fault(GuestFault::Deadline { limit_ms: DEADLINE_MS }));
+    assert_eq!(begins, 2);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn q4_a_call_that_waits_for_a_core_is_not_given_up() {
+    use crate::testing::{busy, contended};
+
+    const MANY: u32 = 200_000_000;
+    let of = |loops| converting(&format!("{} i32.const 64", busy(loops)));
+    let on = |threads, plugin: &Arc<Plugin>| contended(threads, || converted(plugin, 10_000));
+    let stats = on(0, &of(MANY)).0.stats;
+    let quick = Duration::from_millis(50);
+    // Two fifths of what a quick call may take.
+    let loops = f64::from(MANY) * (2 * quick / 5).div_duration_f64(stats.elapsed - stats.waited);
+    let (plugin, late) = (of(loops as u32), Instant::now() + DEADLINE);
+    loop {
+        let (Completion { result, stats, .. }, begins) = on(12, &plugin);
+        assert_eq!((result, begins), (Conversion::Object(String::new()), 1), "{stats:?}");
+        // Its thread may have had no turn for a while, in which nobody looks at the clocks.
+        if stats.elapsed > 3 * quick {
+            return;
+        }
+        assert!(Instant::now() < late, "the core was never contended: {stats:?}");
+    }
 }
 
 #[test]
