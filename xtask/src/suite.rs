@@ -23,7 +23,7 @@ const GROUPS: [&str; 6] = ["tidy", "outcomes", "scenarios", "simulation", "local
 
 /// The numbers of the end-to-end tests in a full run, as for a release. The tests' defaults are smaller and take
 /// seconds.
-const FULL: [(&str, &str); 14] = [
+const FULL: [(&str, &str); 15] = [
     ("MORTISE_E2E_KILLS", "100"),
     ("MORTISE_E2E_RELOAD_SETS", "200"),
     ("MORTISE_E2E_RELOADS", "20"),
@@ -38,6 +38,7 @@ const FULL: [(&str, &str); 14] = [
     ("MORTISE_E2E_CRONTABS", "200"),
     ("MORTISE_E2E_CRON_MINUTES", "10"),
     ("MORTISE_E2E_HOSTILES", "1000"),
+    ("MORTISE_E2E_ATTACK_S", "600"),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,17 +18,28 @@ pub(crate) trait HeapBytes {
     fn heap_bytes(&self) -> usize;
 }
 
-/// What an allocation of so many bytes takes at most: glibc adds a header and rounds to 16 bytes, and jemalloc has four sizes
-/// in each power of two.
+/// What an allocation of so many bytes takes at most: glibc adds a header and rounds to 16 bytes, and jemalloc gives more.
 pub const fn allocation(bytes: usize) -> usize {
     const HEADER_BYTES: usize = 8;
     const LEAST_BYTES: usize = 32;
     if bytes == 0 {
         return 0;
     }
-    let step = bytes.next_power_of_two() / 8;
-    let taken = (bytes + HEADER_BYTES).next_multiple_of(if step < 16 { 16 } else { step });
+    let taken = (bytes + HEADER_BYTES).next_multiple_of(step(bytes));
     if taken < LEAST_BYTES { LEAST_BYTES } else { taken }
+}
+
+/// What jemalloc, the host's allocator, gives who asks for so many bytes. A buffer that has all of it has no bytes that are not
+/// counted.
+pub const fn given(bytes: usize) -> usize {
+    bytes.next_multiple_of(step(bytes))
+}
+
+/// The distance of jemalloc's sizes, four in each power of two.
+const fn step(bytes: usize) -> usize {
+    const LEAST_STEP: usize = 16;
+    let step = bytes.next_power_of_two() / 8;
+    if step < LEAST_STEP { LEAST_STEP } else { step }
 }
 
 /// What an `Arc` of so many bytes takes.

@@ -60,6 +60,17 @@ impl Claim {
         }
     }
 
+    /// The last time to send a write that an earlier claim allowed until `not_after_ms`: a write may wait for longer than a claim
+    /// lasts, while the claim is renewed. Where another claim began meanwhile, at `since_ms`, another host may have led between.
+    pub fn renewed(self, since_ms: u64, not_after_ms: u64) -> u64 {
+        // The renewal that the write relied on is as much earlier.
+        let is_the_same = since_ms.saturating_add(LEASE_DURATION_MS - WRITE_TIMEOUT_MS) <= not_after_ms;
+        match self.not_after_ms() {
+            Some(last_ms) if is_the_same => last_ms.max(not_after_ms),
+            _ => not_after_ms,
+        }
+    }
+
     /// X7: whether a write may be sent now.
     pub fn allows_writes(self, now_ms: u64) -> bool {
         match self {
@@ -213,6 +224,8 @@ pub struct Election {
     read_first: bool,
     /// When the last successful renewal was sent; None while this host does not lead.
     renewed_ms: Option<u64>,
+    /// When the first one since it leads was sent.
+    since_ms: u64,
     /// When the next request is due.
     due_ms: u64,
 }
@@ -227,6 +240,7 @@ impl Election {
             seen: None,
             read_first: true,
             renewed_ms: None,
+            since_ms: 0,
             due_ms: 0,
         }
     }
@@ -234,6 +248,11 @@ impl Election {
     /// When this host's claim ends; None when it does not lead.
     pub fn claim_until_ms(&self) -> Option<u64> {
         self.renewed_ms.map(|renewed_ms| renewed_ms + LEASE_DURATION_MS)
+    }
+
+    /// Since when this host has led without a break. Of no meaning while it does not lead.
+    pub fn since_ms(&self) -> u64 {
+        self.since_ms
     }
 
     /// The holder that was seen last; empty for a Lease without a holder, None without a Lease.
@@ -301,6 +320,9 @@ impl Election {
         match written {
             Ok(lease) => {
                 self.seen = Some(Seen { lease: Some(lease), changed_ms: now_ms, rolled_back: false });
+                if self.renewed_ms.is_none() {
+                    self.since_ms = sent_ms;
+                }
                 self.renewed_ms = Some(sent_ms);
                 self.read_first = false;
                 self.due_ms = sent_ms + RETRY_MS;

@@ -25,9 +25,9 @@ const OBJECT_BYTES: usize = 8 << 20;
 /// Bytes of a page: five hundred objects of 32 KiB. One with more is read again with fewer objects.
 const LIST_BYTES: usize = 16 << 20;
 /// Large responses to requests for objects at once: one of each group and version, and these, of which a group has half.
-const OBJECTS: Limits<Group> = Limits { own: |_| 1, shared: 4, of_one: 2, saved: None };
+const OBJECTS: Limits<Group> = Limits { own: |_| 1, shared: 4, of_one: 2, saved: |_| None };
 /// Pages at once, from their request until their objects are taken over: as above.
-const LISTS: Limits<Group> = Limits { own: |_| 1, shared: 4, of_one: 2, saved: None };
+const LISTS: Limits<Group> = Limits { own: |_| 1, shared: 4, of_one: 2, saved: |_| None };
 
 /// Bytes of a large response that its group's place has room for: a ConfigMap has a MiB, and nearly all pages less.
 const OWN_BYTES: usize = 1 << 20;

@@ -5,7 +5,7 @@
 //! responses that leave open whether a write took effect, and only the engine knows what may be repeated.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,9 +13,11 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use mortise_core::lease::Claim;
 use mortise_core::object::Kind;
 use mortise_core::response::says_failure;
 use thiserror::Error;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answers::{Answers, Room, Size};
@@ -23,6 +25,7 @@ use crate::connections;
 use crate::counts::RequestCounts;
 use crate::discovery::{Discovery, Resource};
 use crate::failure::{Failure, refused};
+use crate::lease::Leadership;
 use crate::limiter::{ReadLimiter, WriteLimiter};
 use crate::traffic::Class;
 
@@ -94,6 +97,8 @@ struct Inner {
     counts: RequestCounts,
     discovery: Discovery,
     writes: WriteLimiter,
+    /// Of a host with leader election.
+    leadership: OnceLock<watch::Receiver<Leadership>>,
     live_reads: ReadLimiter,
     answers: Answers,
 }
@@ -124,7 +129,9 @@ impl ApiServer {
         let (counts, discovery) = (RequestCounts::default(), Discovery::default());
         let (writes, live_reads) = (WriteLimiter::of_writes(), ReadLimiter::of_reads());
         let answers = Answers::default();
-        Ok(Self { inner: Arc::new(Inner { client, watches, host, counts, discovery, writes, live_reads, answers }) })
+        let leadership = OnceLock::new();
+        let inner = Inner { client, watches, host, counts, discovery, writes, leadership, live_reads, answers };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// "10.0.0.1:443": the host label of `rest_client_requests_total`.
@@ -150,6 +157,18 @@ impl ApiServer {
             Err(failure) => Err(failure),
         };
         self.inner.discovery.resource(kind, get).await
+    }
+
+    /// X7: the claim of a write that waits for its permit is renewed as this says.
+    pub fn follow(&self, leadership: watch::Receiver<Leadership>) {
+        self.inner.leadership.set(leadership).expect("a host takes part in one election");
+    }
+
+    /// The last time to send a write that was let be sent until then.
+    pub(crate) fn renewed(&self, not_after_ms: u64) -> u64 {
+        let Some(leadership) = self.inner.leadership.get() else { return not_after_ms };
+        let Leadership { claim_until_ms, since_ms } = *leadership.borrow();
+        Claim::of(claim_until_ms).renewed(since_ms, not_after_ms)
     }
 
     /// Permits for writes.

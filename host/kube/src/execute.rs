@@ -133,9 +133,9 @@ impl ApiServer {
         }
     }
 
-    /// X7: sends a request that changes something, for a plugin or for the host itself. It is not sent after `not_after_ms`,
-    /// however long it waited for its permit or this process was stopped, and given up when the claim ends, which is the
-    /// timeout of a write later.
+    /// X7: sends a request that changes something, for a plugin or for the host itself. It is not sent after `not_after_ms`, or
+    /// until when the claim was renewed while it waited for its permit, however long this process was stopped, and given up
+    /// when the claim ends, which is the timeout of a write later.
     ///
     /// Each poll of the request checks the clock: before a connection is requested, and after each step of opening one.
     /// Between the last check and the bytes in the socket there is no waiting. A process that is stopped just there for longer
@@ -149,6 +149,7 @@ impl ApiServer {
     ) -> Result<Response, Failure> {
         let _permit = self.writes().enter(plugin).await;
         let Some(not_after_ms) = not_after_ms else { return self.send(request, WRITE_TIMEOUT, Size::Object).await };
+        let not_after_ms = self.renewed(not_after_ms);
         if clock::now_ms() > not_after_ms {
             return Err(Failure::NotSent(UNCLAIMED.to_owned()));
         }
@@ -192,10 +193,13 @@ mod tests {
     use mortise_core::contract::{PatchKind, Propagation};
     use mortise_core::crd::CrdError;
     use mortise_core::generated::Draws;
+    use mortise_core::lease::{Claim, LEASE_DURATION_MS};
     use mortise_core::write::{Precondition, WriteId};
+    use tokio::sync::watch;
     use tokio::time::{sleep, timeout};
 
     use super::*;
+    use crate::lease::Leadership;
     use crate::testing::serve;
 
     fn write(plugin: Option<&str>) -> Write {
@@ -300,6 +304,38 @@ mod tests {
         drop(permits);
         let error = timeout(Duration::from_secs(30), executed).await.unwrap().unwrap().unwrap_err();
         assert_eq!((error.class, writes.load(Ordering::SeqCst)), (WriteErrorClass::Unavailable, 0));
+    }
+
+    #[tokio::test]
+    async fn x7_a_write_that_waits_for_its_permit_is_sent_if_its_claim_is_renewed_meanwhile_and_not_if_another_began() {
+        for (began_before, sent) in [(true, 1), (false, 0)] {
+            let (api, writes) = accepting().await;
+            let plugin: Arc<str> = "podset".into();
+            let mut permits = Vec::new();
+            while let Some(permit) = api.writes().enter(Some(Arc::clone(&plugin))).now_or_never() {
+                permits.push(permit);
+            }
+            let now_ms = clock::now_ms();
+            let claim = |renewed_ms| Some(renewed_ms + LEASE_DURATION_MS);
+            let first = Leadership { claim_until_ms: claim(now_ms), since_ms: now_ms };
+            let (leadership, follow) = watch::channel(first);
+            api.follow(follow);
+            let not_after_ms = Claim::of(first.claim_until_ms).not_after_ms();
+            let waiting = Write { not_after_ms: not_after_ms.map(|at| at - 4_900), ..write(Some("podset")) };
+            // As if it had waited for five seconds.
+            let since_ms = if began_before { now_ms - 4_900 } else { now_ms };
+            leadership.send_replace(Leadership { claim_until_ms: claim(now_ms), since_ms });
+            let executed = tokio::spawn({
+                let api = api.clone();
+                async move { api.execute(&waiting).await }
+            });
+            while clock::now_ms() <= now_ms + 200 {
+                sleep(Duration::from_millis(10)).await;
+            }
+            drop(permits);
+            let result = timeout(Duration::from_secs(30), executed).await.unwrap().unwrap();
+            assert_eq!((result.is_ok(), writes.load(Ordering::SeqCst)), (began_before, sent), "{result:?}");
+        }
     }
 
     #[tokio::test]

@@ -59,6 +59,8 @@ pub struct Candidate {
 pub struct Leadership {
     /// Until when, on [`clock`], unless it is renewed; None when it does not lead.
     pub claim_until_ms: Option<u64>,
+    /// Since when, without a break.
+    pub since_ms: u64,
 }
 
 /// A request to release the Lease, answered when that is done or has failed. Only for a host that no longer writes.
@@ -217,7 +219,8 @@ impl Part {
 
     /// Publishes this host's leadership, and logs its changes.
     fn publish(&mut self) {
-        let leadership = Leadership { claim_until_ms: self.election.claim_until_ms() };
+        let (claim_until_ms, since_ms) = (self.election.claim_until_ms(), self.election.since_ms());
+        let leadership = Leadership { claim_until_ms, since_ms };
         self.leadership.send_if_modified(|before| std::mem::replace(before, leadership) != leadership);
         let leads = leadership.claim_until_ms.is_some();
         let led = std::mem::replace(&mut self.logged.leads, leads);

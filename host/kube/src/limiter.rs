@@ -29,18 +29,19 @@ pub(crate) type WriteLimiter = Limiter<Option<Arc<str>>>;
 /// thousand keys take two seconds, and the API server, which runs 400 reads at once, can still serve others.
 pub(crate) type ReadLimiter = Limiter<Kind>;
 
-/// A share has one, as a controller of controller-runtime, which reconciles one object at a time by default, and five while it
-/// has time in flight saved up, two and a half seconds: some hundred small writes, or of large ones as long as others may
-/// notice them. With more large objects at once, an API server of two cores is slower for everybody. The host writes the status of
-/// plugins and Events; it needs few, and must not wait for plugins.
+/// A share has nine while its writes are small or it has time in flight saved up, which lasts for half a second with large ones.
+/// Then one of them is in flight, as of a controller of controller-runtime, which reconciles one object at a time by default: with
+/// five all the time, an API server of two cores took half a second for a small write of others. Nine writes of eight
+/// milliseconds are a minute's budget in eleven seconds. The host writes the status of plugins and Events; it needs few, and
+/// must not wait for plugins.
 const WRITES: Limits<Option<Arc<str>>> = Limits {
     own: |share| if share.is_none() { 8 } else { 1 },
     shared: 64,
-    of_one: 4,
-    saved: Some(Duration::from_secs(10)),
+    of_one: 8,
+    saved: |share| share.as_ref().map(|_| Duration::from_secs(5)),
 };
 /// Half of the pool each: while two kinds hang and are not yet known to, the others have their own permits.
-const READS: Limits<Kind> = Limits { own: |_| 1, shared: 32, of_one: 16, saved: None };
+const READS: Limits<Kind> = Limits { own: |_| 1, shared: 32, of_one: 16, saved: |_| None };
 
 /// Grants permits in order. Clones share them.
 #[derive(Clone, Debug)]

@@ -89,7 +89,7 @@ async fn report(
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<()> {
     loop {
-        let Leadership { claim_until_ms } = *leadership.borrow_and_update();
+        let Leadership { claim_until_ms, .. } = *leadership.borrow_and_update();
         metrics.leads(&lease, claim_until_ms.is_some());
         inputs.send(Input::Event(Event::LeaseChanged { claim_until_ms })).await.context("the event loop has ended")?;
         leadership.changed().await.context("the election has ended")?;

@@ -128,6 +128,9 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
         Some(named) => Some(Election::start(named, &config.instance, access, &inputs, &metrics, &supervisor)?),
         None => None,
     };
+    if let Some(election) = &election {
+        api.follow(election.leadership());
+    }
     let registrar = Registrar { leadership: election.as_ref().map(Election::leadership), ..registrar };
     let registrar = supervisor.task("the registration of the webhooks", registrar.run());
     tracing::info!(

@@ -59,7 +59,7 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// and where no server answers half a minute, so those of one share, however short their requests are, keep their own place and
 /// their part of the common ones, and every other share has its own place. Tokio has 512 threads for blocking work: enough
 /// for four hundred shares whose lookups all hang.
-const LOOKUPS: Limits<Arc<str>> = Limits { own: |_| 1, shared: 64, of_one: 16, saved: None };
+const LOOKUPS: Limits<Arc<str>> = Limits { own: |_| 1, shared: 64, of_one: 16, saved: |_| None };
 /// Bytes of a Secret's value in a header: what servers commonly accept of all headers.
 const MAX_SECRET_BYTES: usize = 8 << 10;
 /// Responses that are searched for values at once: each takes a dozen times its bytes for some milliseconds.

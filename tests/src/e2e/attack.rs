@@ -93,7 +93,7 @@ impl Attack {
         attack
     }
 
-    /// Writes one object after another, until it is stopped. Refusals are what a user gets who asks for too much.
+    /// Writes one object after another, until it is stopped. What a webhook refuses, or the API server for now, has reached them.
     fn user(&mut self, world: &World, pause: Duration, (name, write): (&'static str, Writes), api: Api<DynamicObject>) {
         let (stops, reached) = (Arc::clone(&self.stops), Arc::clone(&self.reached));
         reached.lock().unwrap().insert(name, 0);
@@ -102,7 +102,12 @@ impl Attack {
                 if stops.load(Ordering::Relaxed) {
                     return;
                 }
-                if let Ok(()) | Err(kube::Error::Api(_)) = write(api.clone(), number).await {
+                let has_reached = match write(api.clone(), number).await {
+                    Ok(()) => true,
+                    Err(kube::Error::Api(status)) => status.code == 429 || status.message.contains("admission webhook"),
+                    Err(_) => false,
+                };
+                if has_reached {
                     *reached.lock().unwrap().entry(name).or_default() += 1;
                 }
                 tokio::time::sleep(pause).await;
@@ -324,7 +329,8 @@ fn forged(api: Api<DynamicObject>, number: usize) -> BoxFuture<'static, kube::Re
     Box::pin(async move {
         let children =
             api.list(&ListParams::default().labels("app.kubernetes.io/managed-by=mortise").limit(10)).await?;
-        let Some(child) = children.items.get(number % 10) else { return Ok(()) };
+        let no_child = || kube::Error::Service("there is no child yet".into());
+        let child = children.items.get(number % children.items.len().max(1)).ok_or_else(no_child)?;
         let metadata = ObjectMeta {
             name: Some(format!("forged-{}", number % 100)),
             labels: Some(child.labels().clone()),

@@ -370,3 +370,15 @@ fn a_claim_allows_writes_that_end_before_it() {
     // A claim that is shorter than a write, just after the machine has started.
     assert!(!Claim::Until(9_000).allows_writes(1));
 }
+
+#[test]
+fn x7_a_write_waits_as_long_as_its_claim_is_renewed_and_no_longer_than_that_where_another_began() {
+    let until = |renewed_ms| Claim::Until(renewed_ms + LEASE_DURATION_MS);
+    let of_first = until(START_MS).not_after_ms().unwrap();
+    let later = until(START_MS + 60_000);
+    assert_eq!(later.renewed(START_MS, of_first), of_first + 60_000);
+    assert_eq!(later.renewed(START_MS + 1, of_first), of_first, "another host may have led before");
+    assert_eq!(Claim::None.renewed(START_MS, of_first), of_first);
+    let (_, host) = leader();
+    assert_eq!(host.claim_until_ms(), Some(host.since_ms() + LEASE_DURATION_MS));
+}

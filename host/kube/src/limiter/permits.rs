@@ -6,7 +6,7 @@
 //! permits. Among flows that wait for the pool, the one with the fewest permits of it is next, then the longest waiting.
 //!
 //! Where time in flight is counted, a flow has permits of the pool only while it has some saved up. Who is asked takes longer for
-//! what costs it more, so this bounds what a flow costs it, whatever its requests are.
+//! what costs it more, so this bounds what a flow costs it, whatever its requests are: small ones cost no time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -22,6 +22,9 @@ pub(super) const HANGS: Duration = Duration::from_secs(1);
 /// A request that took longer hung until its timeout, and the next ones of its flow will too: the flow gets nothing of the pool
 /// until requests end in time, each of which doubles its part. Half of the timeout of a write.
 pub(super) const HUNG: Duration = Duration::from_secs(5);
+/// What a small request takes of an API server that is busy. Only what a request takes beyond that is counted, so a flow of small
+/// requests has as many in flight as it may, until they make each other slow.
+const SMALL: Duration = Duration::from_millis(25);
 
 /// How many requests may be in flight.
 #[derive(Debug)]
@@ -32,9 +35,9 @@ pub struct Limits<F> {
     pub shared: usize,
     /// The most that one flow takes of the shared ones.
     pub of_one: usize,
-    /// The most time in flight that a flow saves up: its requests use as long as they take, and as much as passes comes back, so
-    /// on average one is in flight. None: it is not counted.
-    pub saved: Option<Duration>,
+    /// The most time in flight that a flow saves up: its requests use what they take beyond that of a small one, and as much as
+    /// passes comes back, so of large ones one is in flight on average. None: it is not counted.
+    pub saved: fn(&F) -> Option<Duration>,
 }
 
 /// A request, numbered in order of arrival.
@@ -61,6 +64,7 @@ struct Flow {
     /// With their start, the oldest first: permits are granted in the order of tickets.
     in_flight: BTreeMap<Ticket, Instant>,
     waiting: BTreeSet<Ticket>,
+    saved: Option<Duration>,
     /// Until when it has used the time that passes.
     used_until: Instant,
 }
@@ -78,8 +82,13 @@ impl Flow {
         self.in_flight.first_key_value().is_some_and(|(_, since)| now.saturating_duration_since(*since) > HANGS)
     }
 
-    fn has_time(&self, now: Instant, saved: Option<Duration>) -> bool {
-        saved.is_none_or(|saved| self.used_until <= now + saved)
+    fn has_time(&self, now: Instant) -> bool {
+        self.saved.is_none_or(|saved| self.used_until <= now + saved)
+    }
+
+    /// Whether a new flow would be as this one.
+    fn is_as_new(&self, now: Instant, most: usize) -> bool {
+        self.is_idle() && self.part == most && (self.saved.is_none() || self.used_until <= now)
     }
 
     /// Its place among the flows that wait for the pool.
@@ -108,10 +117,8 @@ impl Flow {
             took if took <= HANGS => self.part = (self.part * 2).clamp(1, most),
             _ => {}
         }
-        if took <= HUNG {
-            // One that hung waited for somebody else than the one who is asked.
-            self.used_until = self.used_until.max(now) + took;
-        }
+        // One that hung waited for somebody else for the rest of its time.
+        self.used_until = self.used_until.max(now) + took.min(HUNG).saturating_sub(SMALL);
     }
 }
 
@@ -125,8 +132,9 @@ impl<F: Ord + Clone> Permits<F> {
         self.tickets += 1;
         let ticket = self.tickets;
         if !self.flows.contains_key(flow) {
-            let (own, part) = ((self.limits.own)(flow), self.limits.of_one);
-            let empty = Flow { own, part, in_flight: BTreeMap::new(), waiting: BTreeSet::new(), used_until: now };
+            let (own, part, saved) = ((self.limits.own)(flow), self.limits.of_one, (self.limits.saved)(flow));
+            let (in_flight, waiting) = (BTreeMap::new(), BTreeSet::new());
+            let empty = Flow { own, part, in_flight, waiting, saved, used_until: now };
             self.flows.insert(flow.clone(), empty);
         }
         let own = self.update(flow, |flow| {
@@ -139,17 +147,18 @@ impl<F: Ord + Clone> Permits<F> {
     /// A request ends or stops waiting. Returns those that may be sent now.
     pub(super) fn leave(&mut self, now: Instant, flow: &F, ticket: Ticket) -> Vec<Ticket> {
         let most = self.limits.of_one;
-        let (own, is_idle) = self.update(flow, |flow| {
+        let (own, is_idle, is_as_new) = self.update(flow, |flow| {
             flow.end(now, ticket, most);
-            (flow.grant_own(now), flow.is_idle())
+            (flow.grant_own(now), flow.is_idle(), flow.is_as_new(now, most))
         });
-        let saved = self.limits.saved;
-        let is_as_new = |flow: &Flow| flow.part == most && (saved.is_none() || flow.used_until <= now);
-        if is_idle && self.flows.get(flow).is_some_and(is_as_new) {
+        if is_as_new {
             self.flows.remove(flow);
         } else if is_idle && self.flows.len() > REMEMBERED_PLUGINS {
-            // They have their whole part and time again.
-            self.flows.retain(|_, flow| !flow.is_idle());
+            self.flows.retain(|_, flow| !flow.is_as_new(now, most));
+            if self.flows.len() > REMEMBERED_PLUGINS {
+                // They have their whole part and time again.
+                self.flows.retain(|_, flow| !flow.is_idle());
+            }
         }
         own.into_iter().chain(self.grant(now)).collect()
     }
@@ -159,7 +168,7 @@ impl<F: Ord + Clone> Permits<F> {
         let mut granted = Vec::new();
         while self.taken < self.limits.shared {
             let Some((_, flow)) = self.ready.pop_first() else { break };
-            if self.flows.get(&flow).is_some_and(|flow| !flow.hangs(now) && flow.has_time(now, self.limits.saved)) {
+            if self.flows.get(&flow).is_some_and(|flow| !flow.hangs(now) && flow.has_time(now)) {
                 granted.extend(self.update(&flow, |flow| flow.grant_first(now)));
             }
         }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mortise_core::heap::given;
 use tokio::sync::Notify;
 
 use crate::server::MAX_BODY_BYTES;
@@ -26,13 +27,6 @@ pub(super) const SMALL_BYTES: usize = 64 << 10;
 const FOR_SMALL: usize = 8 << 20;
 /// The first piece of a body may be a byte.
 const LEAST_CAPACITY: usize = 1 << 10;
-
-/// What the allocator gives for so many bytes: jemalloc has four sizes in each power of two. A body that has all of it has no
-/// bytes that are not counted.
-const fn given(bytes: usize) -> usize {
-    let bytes = if bytes < LEAST_CAPACITY { LEAST_CAPACITY } else { bytes };
-    bytes.next_multiple_of(bytes.next_power_of_two() / 8)
-}
 
 /// How much there is.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +116,11 @@ impl Room {
         let Some(Held { stage: Stage::Arriving(body), .. }) = self.held.get(&id) else { return false };
         let (had, length) = (body.capacity(), body.len() + piece.len());
         // A quarter more at least, so that a body in small pieces is moved a few times.
-        let capacity = if length <= had { had } else { given(length.max((had + had / 4).min(MAX_BODY_BYTES))) };
+        let capacity = if length <= had {
+            had
+        } else {
+            given(length.max((had + had / 4).min(MAX_BODY_BYTES)).max(LEAST_CAPACITY))
+        };
         if !self.grow(id, capacity - had, now) {
             return false;
         }
@@ -225,7 +223,7 @@ impl Room {
 
     /// Its response of so many bytes is sent, and nothing else is kept of it. False when there is no room.
     pub(super) fn unread(&mut self, id: Id, bytes: usize, connection: Arc<Notify>, now: Instant) -> bool {
-        if !self.set(id, given(bytes), now) {
+        if !self.set(id, given(bytes.max(LEAST_CAPACITY)), now) {
             return false;
         }
         if let Some(held) = self.held.get_mut(&id) {

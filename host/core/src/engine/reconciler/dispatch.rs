@@ -11,9 +11,8 @@ use crate::engine::message::Message;
 use crate::observation::Observation;
 use crate::workqueue::{ControllerId, Lane, MayRun, ParkedFor, WorkQueue};
 
-/// Keys that may be between their first and their last write at once, beside one of each share. The API server's
-/// priority and fairness lets one client have some hundred requests in flight; more keys would wait there instead of in
-/// this queue, which knows their order.
+/// Keys that may be between their first and their last write at once, beside one of each share: as many as the shared permits
+/// for writes. More keys would wait for permits instead of in this queue, which knows their order.
 const MAX_KEYS_WRITING: usize = 64;
 
 /// A call that has not ended after this time, with its wait for a worker, is slow, and plugins without a call do not wait

@@ -18,11 +18,9 @@ use crate::observation::{Observation, ReconcileResult};
 use crate::workqueue::Key;
 use crate::write::{Cause, WriteError, WriteErrorClass, WriteOp, Written};
 
-/// Deletes and status writes of one key that may be in flight at once.
+/// Writes of one key that are sent at once, and so wait together: some times those that a share has in flight, so that its keys
+/// take turns. A slow start ends with as many.
 const MAX_BATCH: usize = 16;
-/// The largest batch of a slow start. An API server takes some 250 requests at once of one connection; more would only
-/// wait, and hold the places of other keys' writes.
-const MAX_SLOW_START_BATCH: usize = 256;
 /// Of the plans that are being written: eight of the largest outcomes of one share, and an eighth of the memory limit of the
 /// Deployment in deploy/ of all. Each share has one plan beyond that, as large as an outcome may be.
 pub(super) const BOUNDS: Bounds = Bounds { share: 64 << 20, total: 256 << 20, own: 0, reserve: 0 };
@@ -58,7 +56,7 @@ impl Reconciler {
         }
         let Some(stage) = run.stages.front_mut() else { return self.end_run(key, cx) };
         let room = if stage.slow_start { run.batch } else { MAX_BATCH };
-        run.batch = (run.batch * 2).min(MAX_SLOW_START_BATCH);
+        run.batch = (run.batch * 2).min(MAX_BATCH);
         let count = room.min(stage.writes.len());
         let batch: Vec<WriteOp> = stage.writes.drain(..count).collect();
         let count = u32::try_from(count).unwrap_or(u32::MAX);
