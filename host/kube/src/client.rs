@@ -13,7 +13,6 @@ use http::{HeaderValue, Method, Request, StatusCode, header};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use mortise_core::lease::Claim;
 use mortise_core::object::Kind;
 use mortise_core::response::says_failure;
 use thiserror::Error;
@@ -25,7 +24,7 @@ use crate::connections;
 use crate::counts::RequestCounts;
 use crate::discovery::{Discovery, Resource};
 use crate::failure::{Failure, refused};
-use crate::lease::Leadership;
+use crate::leadership::Leadership;
 use crate::limiter::{ReadLimiter, WriteLimiter};
 use crate::traffic::Class;
 
@@ -166,9 +165,7 @@ impl ApiServer {
 
     /// The last time to send a write that was let be sent until then.
     pub(crate) fn renewed(&self, not_after_ms: u64) -> u64 {
-        let Some(leadership) = self.inner.leadership.get() else { return not_after_ms };
-        let Leadership { claim_until_ms, since_ms } = *leadership.borrow();
-        Claim::of(claim_until_ms).renewed(since_ms, not_after_ms)
+        self.inner.leadership.get().map_or(not_after_ms, |leadership| leadership.borrow().renewed(not_after_ms))
     }
 
     /// Permits for writes.

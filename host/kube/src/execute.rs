@@ -199,7 +199,7 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::lease::Leadership;
+    use crate::leadership::Leadership;
     use crate::testing::serve;
 
     fn write(plugin: Option<&str>) -> Write {

@@ -25,6 +25,7 @@ use crate::client::{ApiServer, NOT_FOUND, request};
 use crate::clock;
 use crate::discovery::escape;
 use crate::failure::Failure;
+use crate::leadership::Leadership;
 use crate::retry::random;
 use crate::watch::{Objects, run as keep_watched};
 
@@ -52,15 +53,6 @@ pub struct Candidate {
     pub name: Arc<str>,
     /// The host; unique, also among its predecessors. See [`identity`].
     pub identity: Arc<str>,
-}
-
-/// Whether this host leads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Leadership {
-    /// Until when, on [`clock`], unless it is renewed; None when it does not lead.
-    pub claim_until_ms: Option<u64>,
-    /// Since when, without a break.
-    pub since_ms: u64,
 }
 
 /// A request to release the Lease, answered when that is done or has failed. Only for a host that no longer writes.

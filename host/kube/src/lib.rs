@@ -20,6 +20,7 @@ pub mod execute;
 mod failure;
 mod generated;
 mod identity_review;
+pub mod leadership;
 pub mod lease;
 pub mod limiter;
 mod page;

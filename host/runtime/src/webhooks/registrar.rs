@@ -22,7 +22,7 @@ use mortise_core::refusal::Refusal;
 use mortise_core::webhook::Endpoint;
 use mortise_kube::client::ApiServer;
 use mortise_kube::clock;
-use mortise_kube::lease::Leadership;
+use mortise_kube::leadership::Leadership;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
