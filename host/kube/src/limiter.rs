@@ -30,10 +30,10 @@ pub(crate) type WriteLimiter = Limiter<Option<Arc<str>>>;
 pub(crate) type ReadLimiter = Limiter<Kind>;
 
 /// A share has nine while its writes are small or it has time in flight saved up, which lasts for half a second with large ones.
-/// Then one of them is in flight, as of a controller of controller-runtime, which reconciles one object at a time by default: with
-/// five all the time, an API server of two cores took half a second for a small write of others. Nine writes of eight
-/// milliseconds are a minute's budget in eleven seconds. The host writes the status of plugins and Events; it needs few, and
-/// must not wait for plugins.
+/// Then one of them is in flight on average, as of a controller of controller-runtime, which reconciles one object at a time by
+/// default: with five all the time, an API server of two cores took half a second for a small write of others. Nine writes of
+/// eight milliseconds are a minute's budget in eleven seconds. The host writes the status of plugins and Events; it needs few,
+/// and must not wait for plugins.
 const WRITES: Limits<Option<Arc<str>>> = Limits {
     own: |share| if share.is_none() { 8 } else { 1 },
     shared: 64,

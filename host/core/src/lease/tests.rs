@@ -379,6 +379,11 @@ fn x7_a_write_waits_as_long_as_its_claim_is_renewed_and_no_longer_than_that_wher
     assert_eq!(later.renewed(START_MS, of_first), of_first + 60_000);
     assert_eq!(later.renewed(START_MS + 1, of_first), of_first, "another host may have led before");
     assert_eq!(Claim::None.renewed(START_MS, of_first), of_first);
-    let (_, host) = leader();
-    assert_eq!(host.claim_until_ms(), Some(host.since_ms() + LEASE_DURATION_MS));
+    let (mut server, mut host) = leader();
+    server.turn(&mut host, START_MS + RETRY_MS, 0);
+    let since = (host.since_ms(), host.claim_until_ms());
+    assert_eq!(since, (START_MS, Some(START_MS + RETRY_MS + LEASE_DURATION_MS)), "a renewal begins no other claim");
+    let late_ms = START_MS + 60_000;
+    server.turn(&mut host, late_ms, 0);
+    assert_eq!((host.since_ms(), host.claim_until_ms()), (late_ms, Some(late_ms + LEASE_DURATION_MS)));
 }
