@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mortise_core::object::Kind;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 pub use self::permits::Limits;
@@ -29,23 +30,28 @@ pub(crate) type WriteLimiter = Limiter<Option<Arc<str>>>;
 /// thousand keys take two seconds, and the API server, which runs 400 reads at once, can still serve others.
 pub(crate) type ReadLimiter = Limiter<Kind>;
 
-/// A share has nine while its writes are small or it has time in flight saved up, which lasts for half a second with large ones.
-/// Then one of them is in flight on average, as of a controller of controller-runtime, which reconciles one object at a time by
-/// default: with five all the time, an API server of two cores took half a second for a small write of others. Nine writes of
-/// eight milliseconds are a minute's budget in eleven seconds. The host writes the status of plugins and Events; it needs few,
-/// and must not wait for plugins.
+/// A share has nine while its writes are small or it has time saved up, which lasts for an eighth of a second with large ones.
+/// Then one of them is in flight half of the time, where a controller of controller-runtime has one all the time: it reconciles one
+/// object at a time by default. With five all the time an API server of two cores took half a second for a small write of others,
+/// and with one up to a third of one, while it collects its garbage. Nine writes of eight milliseconds are a minute's budget in
+/// eleven seconds. The host writes the status of plugins and Events; it needs few, and must not wait for plugins.
 const WRITES: Limits<Option<Arc<str>>> = Limits {
     own: |share| if share.is_none() { 8 } else { 1 },
     shared: 64,
     of_one: 8,
-    saved: |share| share.as_ref().map(|_| Duration::from_secs(5)),
+    saved: |share| share.as_ref().map(|_| Duration::from_secs(2)),
 };
 /// Half of the pool each: while two kinds hang and are not yet known to, the others have their own permits.
 const READS: Limits<Kind> = Limits { own: |_| 1, shared: 32, of_one: 16, saved: |_| None };
 
+/// Whose requests they are.
+pub trait Flow: Ord + Clone + Send + 'static {}
+
+impl<F: Ord + Clone + Send + 'static> Flow for F {}
+
 /// Grants permits in order. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Limiter<F: Ord + Clone>(Arc<Mutex<State<F>>>);
+pub struct Limiter<F: Flow>(Arc<Mutex<State<F>>>);
 
 #[derive(Debug)]
 struct State<F> {
@@ -53,7 +59,7 @@ struct State<F> {
     waiting: BTreeMap<Ticket, oneshot::Sender<()>>,
 }
 
-impl<F: Ord + Clone> State<F> {
+impl<F: Flow> State<F> {
     fn wake(&mut self, granted: Vec<Ticket>) {
         for ticket in granted {
             if let Some(waiting) = self.waiting.remove(&ticket) {
@@ -66,7 +72,7 @@ impl<F: Ord + Clone> State<F> {
 
 /// A request's permit, or its place in the queue, until it is dropped.
 #[derive(Debug)]
-pub struct Permit<F: Ord + Clone> {
+pub struct Permit<F: Flow> {
     limiter: Limiter<F>,
     flow: F,
     ticket: Ticket,
@@ -84,7 +90,7 @@ impl ReadLimiter {
     }
 }
 
-impl<F: Ord + Clone> Limiter<F> {
+impl<F: Flow> Limiter<F> {
     /// With all permits free.
     pub fn new(limits: Limits<F>) -> Self {
         Self(Arc::new(Mutex::new(State { permits: Permits::new(limits), waiting: BTreeMap::new() })))
@@ -112,17 +118,33 @@ impl<F: Ord + Clone> Limiter<F> {
         (Permit { limiter: self.clone(), flow, ticket }, waits)
     }
 
+    fn leave(&self, flow: &F, ticket: Ticket) {
+        let mut state = self.lock();
+        let granted = state.permits.leave(Instant::now(), flow, ticket);
+        state.wake(granted);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<F>> {
         // Nothing that can panic runs under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<F: Ord + Clone> Drop for Permit<F> {
+impl<F: Flow> Drop for Permit<F> {
     fn drop(&mut self) {
         let mut state = self.limiter.lock();
         state.waiting.remove(&self.ticket);
-        let granted = state.permits.leave(Instant::now(), &self.flow, self.ticket);
-        state.wake(granted);
+        let keeps = state.permits.end(Instant::now(), &self.flow, self.ticket);
+        drop(state);
+        let (limiter, flow, ticket) = (self.limiter.clone(), self.flow.clone(), self.ticket);
+        // Without a runtime nobody waits.
+        let runtime = if keeps.is_zero() { None } else { Handle::try_current().ok() };
+        match runtime {
+            None => limiter.leave(&flow, ticket),
+            Some(runtime) => drop(runtime.spawn(async move {
+                tokio::time::sleep(keeps).await;
+                limiter.leave(&flow, ticket);
+            })),
+        }
     }
 }

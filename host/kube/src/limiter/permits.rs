@@ -5,8 +5,9 @@
 //! its requests hangs. So flows that hang, however many, keep what they had, and every other flow has at least its own
 //! permits. Among flows that wait for the pool, the one with the fewest permits of it is next, then the longest waiting.
 //!
-//! Where time in flight is counted, a flow has permits of the pool only while it has some saved up. Who is asked takes longer for
-//! what costs it more, so this bounds what a flow costs it, whatever its requests are: small ones cost no time.
+//! Where time in flight is counted, a flow has a permit of the pool only where it has saved up what its requests in flight and this
+//! one will use if each takes as long as the last one, and a request keeps its permit as long again as it took. Who is asked takes
+//! longer for what costs it more, so this bounds what a flow costs it, whatever its requests are: small ones cost no time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -35,8 +36,8 @@ pub struct Limits<F> {
     pub shared: usize,
     /// The most that one flow takes of the shared ones.
     pub of_one: usize,
-    /// The most time in flight that a flow saves up: its requests use what they take beyond that of a small one, and as much as
-    /// passes comes back, so of large ones one is in flight on average. None: it is not counted.
+    /// The most time that a flow saves up: its requests use twice what they take beyond that of a small one, and as much as passes
+    /// comes back, so of large ones one is in flight half of the time. None: it is not counted.
     pub saved: fn(&F) -> Option<Duration>,
 }
 
@@ -61,12 +62,14 @@ struct Flow {
     own: usize,
     /// The most that it takes of the pool.
     part: usize,
-    /// With their start, the oldest first: permits are granted in the order of tickets.
+    /// When each was sent, or answered where it still has its permit.
     in_flight: BTreeMap<Ticket, Instant>,
     waiting: BTreeSet<Ticket>,
     saved: Option<Duration>,
     /// Until when it has used the time that passes.
     used_until: Instant,
+    /// What its last request used.
+    used: Duration,
 }
 
 impl Flow {
@@ -79,11 +82,14 @@ impl Flow {
     }
 
     fn hangs(&self, now: Instant) -> bool {
-        self.in_flight.first_key_value().is_some_and(|(_, since)| now.saturating_duration_since(*since) > HANGS)
+        self.in_flight.values().any(|since| now.saturating_duration_since(*since) > HANGS)
     }
 
+    /// Whether time is saved for one more request.
     fn has_time(&self, now: Instant) -> bool {
-        self.saved.is_none_or(|saved| self.used_until <= now + saved)
+        let in_flight = u32::try_from(self.in_flight.len() + 1).unwrap_or(u32::MAX);
+        let used = self.used.saturating_mul(in_flight);
+        self.saved.is_none_or(|saved| self.used_until.max(now) + used <= now + saved)
     }
 
     /// Whether a new flow would be as this one.
@@ -107,18 +113,24 @@ impl Flow {
         Some(first)
     }
 
-    /// A request ends, or stops waiting.
-    fn end(&mut self, now: Instant, ticket: Ticket, most: usize) {
-        self.waiting.remove(&ticket);
-        let Some(since) = self.in_flight.remove(&ticket) else { return };
-        let took = now.saturating_duration_since(since);
+    /// A request ends. Returns how long it keeps its permit.
+    fn end(&mut self, now: Instant, ticket: Ticket, most: usize) -> Duration {
+        let Some(since) = self.in_flight.get_mut(&ticket) else { return Duration::ZERO };
+        let took = now.saturating_duration_since(*since);
+        *since = now;
         match took {
             took if took > HUNG => self.part = 0,
             took if took <= HANGS => self.part = (self.part * 2).clamp(1, most),
             _ => {}
         }
+        if self.saved.is_none() {
+            return Duration::ZERO;
+        }
         // One that hung waited for somebody else for the rest of its time.
-        self.used_until = self.used_until.max(now) + took.min(HUNG).saturating_sub(SMALL);
+        let large = took.min(HANGS).saturating_sub(SMALL);
+        self.used = 2 * large;
+        self.used_until = self.used_until.max(now) + self.used;
+        large
     }
 }
 
@@ -134,7 +146,7 @@ impl<F: Ord + Clone> Permits<F> {
         if !self.flows.contains_key(flow) {
             let (own, part, saved) = ((self.limits.own)(flow), self.limits.of_one, (self.limits.saved)(flow));
             let (in_flight, waiting) = (BTreeMap::new(), BTreeSet::new());
-            let empty = Flow { own, part, in_flight, waiting, saved, used_until: now };
+            let empty = Flow { own, part, in_flight, waiting, saved, used_until: now, used: Duration::ZERO };
             self.flows.insert(flow.clone(), empty);
         }
         let own = self.update(flow, |flow| {
@@ -144,11 +156,18 @@ impl<F: Ord + Clone> Permits<F> {
         (ticket, own.into_iter().chain(self.grant(now)).collect())
     }
 
-    /// A request ends or stops waiting. Returns those that may be sent now.
+    /// A request ends or stops waiting. Returns how long it is until it leaves.
+    pub(super) fn end(&mut self, now: Instant, flow: &F, ticket: Ticket) -> Duration {
+        let most = self.limits.of_one;
+        self.update(flow, |flow| flow.end(now, ticket, most))
+    }
+
+    /// A request that has ended leaves. Returns those that may be sent now.
     pub(super) fn leave(&mut self, now: Instant, flow: &F, ticket: Ticket) -> Vec<Ticket> {
         let most = self.limits.of_one;
         let (own, is_idle, is_as_new) = self.update(flow, |flow| {
-            flow.end(now, ticket, most);
+            flow.waiting.remove(&ticket);
+            flow.in_flight.remove(&ticket);
             (flow.grant_own(now), flow.is_idle(), flow.is_as_new(now, most))
         });
         if is_as_new {

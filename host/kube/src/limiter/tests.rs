@@ -56,3 +56,16 @@ fn a_caller_that_stops_waiting_delays_no_other_even_after_its_permit_was_granted
     drop((last, permits));
     assert!(limiter.lock().waiting.is_empty());
 }
+
+#[tokio::test]
+async fn q4_a_write_that_took_longer_than_a_small_one_keeps_its_permit_when_it_has_ended() {
+    let limiter = WriteLimiter::of_writes();
+    drop(limiter.enter(Some("one".into())).await);
+    assert!(!hanging(&limiter, "one").is_empty(), "a small one leaves at once");
+    let large = hanging(&limiter, "one");
+    tokio::time::sleep(Duration::from_millis(75)).await;
+    let begin = Instant::now();
+    drop(large);
+    let _next = limiter.enter(Some("one".into())).await;
+    assert!(begin.elapsed() >= Duration::from_millis(50), "{:?}", begin.elapsed());
+}
