@@ -5,6 +5,7 @@
 //! responses that leave open whether a write took effect, and only the engine knows what may be repeated.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -98,6 +99,7 @@ struct Inner {
     writes: WriteLimiter,
     /// Of a host with leader election.
     leadership: OnceLock<watch::Receiver<Leadership>>,
+    drains: AtomicBool,
     live_reads: ReadLimiter,
     answers: Answers,
 }
@@ -128,8 +130,8 @@ impl ApiServer {
         let (counts, discovery) = (RequestCounts::default(), Discovery::default());
         let (writes, live_reads) = (WriteLimiter::of_writes(), ReadLimiter::of_reads());
         let answers = Answers::default();
-        let leadership = OnceLock::new();
-        let inner = Inner { client, watches, host, counts, discovery, writes, leadership, live_reads, answers };
+        let (leadership, drains) = (OnceLock::new(), AtomicBool::new(false));
+        let inner = Inner { client, watches, host, counts, discovery, writes, leadership, drains, live_reads, answers };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -163,9 +165,15 @@ impl ApiServer {
         self.inner.leadership.set(leadership).expect("a host takes part in one election");
     }
 
+    /// From now on a write is sent only until when it was let be sent: the end of a host waits for those that wait.
+    pub fn drain(&self) {
+        self.inner.drains.store(true, Ordering::Relaxed);
+    }
+
     /// The last time to send a write that was let be sent until then.
     pub(crate) fn renewed(&self, not_after_ms: u64) -> u64 {
-        self.inner.leadership.get().map_or(not_after_ms, |leadership| leadership.borrow().renewed(not_after_ms))
+        let leadership = self.inner.leadership.get().filter(|_| !self.inner.drains.load(Ordering::Relaxed));
+        leadership.map_or(not_after_ms, |leadership| leadership.borrow().renewed(not_after_ms))
     }
 
     /// Permits for writes.

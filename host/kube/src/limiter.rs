@@ -30,11 +30,11 @@ pub(crate) type WriteLimiter = Limiter<Option<Arc<str>>>;
 /// thousand keys take two seconds, and the API server, which runs 400 reads at once, can still serve others.
 pub(crate) type ReadLimiter = Limiter<Kind>;
 
-/// A share has nine while its writes are small or it has time saved up, which lasts for an eighth of a second with large ones.
-/// Then one of them is in flight half of the time, where a controller of controller-runtime has one all the time: it reconciles one
-/// object at a time by default. With five all the time an API server of two cores took half a second for a small write of others,
-/// and with one up to a third of one, while it collects its garbage. Nine writes of eight milliseconds are a minute's budget in
-/// eleven seconds. The host writes the status of plugins and Events; it needs few, and must not wait for plugins.
+/// A share has nine while its writes are small, which is a minute's budget in eleven seconds at eight milliseconds each. Of large
+/// ones, when it has used the time that it had saved up, it has one half of the time, where a controller of controller-runtime
+/// has one all the time: it reconciles one object at a time by default. With five all the time an API server of two cores took
+/// half a second for a small write of others, and with one up to a third of one, while it collected the garbage of these writes.
+/// The host writes the status of plugins and Events; it needs few, and must not wait for plugins.
 const WRITES: Limits<Option<Arc<str>>> = Limits {
     own: |share| if share.is_none() { 8 } else { 1 },
     shared: 64,
@@ -44,14 +44,14 @@ const WRITES: Limits<Option<Arc<str>>> = Limits {
 /// Half of the pool each: while two kinds hang and are not yet known to, the others have their own permits.
 const READS: Limits<Kind> = Limits { own: |_| 1, shared: 32, of_one: 16, saved: |_| None };
 
-/// Whose requests they are.
-pub trait Flow: Ord + Clone + Send + 'static {}
+/// Whose requests they are, such as a plugin's.
+pub trait FlowName: Ord + Clone + Send + 'static {}
 
-impl<F: Ord + Clone + Send + 'static> Flow for F {}
+impl<F: Ord + Clone + Send + 'static> FlowName for F {}
 
 /// Grants permits in order. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Limiter<F: Flow>(Arc<Mutex<State<F>>>);
+pub struct Limiter<F: FlowName>(Arc<Mutex<State<F>>>);
 
 #[derive(Debug)]
 struct State<F> {
@@ -59,7 +59,7 @@ struct State<F> {
     waiting: BTreeMap<Ticket, oneshot::Sender<()>>,
 }
 
-impl<F: Flow> State<F> {
+impl<F: FlowName> State<F> {
     fn wake(&mut self, granted: Vec<Ticket>) {
         for ticket in granted {
             if let Some(waiting) = self.waiting.remove(&ticket) {
@@ -70,9 +70,13 @@ impl<F: Flow> State<F> {
     }
 }
 
-/// A request's permit, or its place in the queue, until it is dropped.
+/// A request's permit, or its place in the queue, until it is dropped. A large request's permit is kept for some time then.
 #[derive(Debug)]
-pub struct Permit<F: Flow> {
+pub struct Permit<F: FlowName>(Option<Place<F>>);
+
+/// It is left when this is dropped.
+#[derive(Debug)]
+struct Place<F: FlowName> {
     limiter: Limiter<F>,
     flow: F,
     ticket: Ticket,
@@ -90,7 +94,7 @@ impl ReadLimiter {
     }
 }
 
-impl<F: Flow> Limiter<F> {
+impl<F: FlowName> Limiter<F> {
     /// With all permits free.
     pub fn new(limits: Limits<F>) -> Self {
         Self(Arc::new(Mutex::new(State { permits: Permits::new(limits), waiting: BTreeMap::new() })))
@@ -115,13 +119,7 @@ impl<F: Flow> Limiter<F> {
         });
         state.wake(granted);
         drop(state);
-        (Permit { limiter: self.clone(), flow, ticket }, waits)
-    }
-
-    fn leave(&self, flow: &F, ticket: Ticket) {
-        let mut state = self.lock();
-        let granted = state.permits.leave(Instant::now(), flow, ticket);
-        state.wake(granted);
+        (Permit(Some(Place { limiter: self.clone(), flow, ticket })), waits)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<F>> {
@@ -130,21 +128,26 @@ impl<F: Flow> Limiter<F> {
     }
 }
 
-impl<F: Flow> Drop for Permit<F> {
+impl<F: FlowName> Drop for Permit<F> {
+    fn drop(&mut self) {
+        let Some(place) = self.0.take() else { return };
+        let kept_for = place.limiter.lock().permits.end(Instant::now(), &place.flow, place.ticket);
+        if !kept_for.is_zero()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(async move {
+                tokio::time::sleep(kept_for).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+impl<F: FlowName> Drop for Place<F> {
     fn drop(&mut self) {
         let mut state = self.limiter.lock();
         state.waiting.remove(&self.ticket);
-        let keeps = state.permits.end(Instant::now(), &self.flow, self.ticket);
-        drop(state);
-        let (limiter, flow, ticket) = (self.limiter.clone(), self.flow.clone(), self.ticket);
-        // Without a runtime nobody waits.
-        let runtime = if keeps.is_zero() { None } else { Handle::try_current().ok() };
-        match runtime {
-            None => limiter.leave(&flow, ticket),
-            Some(runtime) => drop(runtime.spawn(async move {
-                tokio::time::sleep(keeps).await;
-                limiter.leave(&flow, ticket);
-            })),
-        }
+        let granted = state.permits.leave(Instant::now(), &self.flow, self.ticket);
+        state.wake(granted);
     }
 }

@@ -145,7 +145,12 @@ async fn host(config: Config, attachment: Option<Attachment>) -> anyhow::Result<
         let (folder, kubeconfig) = (config.plugin_dir.as_deref(), config.kubeconfig.as_deref());
         tracing::warn!("{}", who_has_the_hosts_rights(&config.namespace.to_string(), folder, kubeconfig));
     }
-    end(&mut signals, asked, &mut failures, &loader, (stop, drained), registrar, election).await
+    let drain = || {
+        api.drain();
+        // An error means that the loop has ended, which is a failure too.
+        let _ = stop.send(());
+    };
+    end(&mut signals, asked, &mut failures, &loader, (drain, drained), registrar, election).await
 }
 
 /// Who can do what the host may, where plugins may act as the host itself, and how to see what that is.
@@ -165,7 +170,7 @@ async fn end(
     asked: Option<oneshot::Receiver<()>>,
     failures: &mut Failures,
     loader: &Loader,
-    (stop, mut drained): (oneshot::Sender<()>, oneshot::Receiver<()>),
+    (drain, mut drained): (impl FnOnce(), oneshot::Receiver<()>),
     registrar: AbortHandle,
     election: Option<Election>,
 ) -> anyhow::Result<()> {
@@ -182,8 +187,7 @@ async fn end(
     if let Some(failure) = failed {
         return Err(failure);
     }
-    // An error means that the loop has ended, which is a failure too.
-    let _ = stop.send(());
+    drain();
     tokio::select! {
         biased;
         Ok(()) = &mut drained => {

@@ -5,9 +5,9 @@
 //! its requests hangs. So flows that hang, however many, keep what they had, and every other flow has at least its own
 //! permits. Among flows that wait for the pool, the one with the fewest permits of it is next, then the longest waiting.
 //!
-//! Where time in flight is counted, a flow has a permit of the pool only where it has saved up what its requests in flight and this
-//! one will use if each takes as long as the last one, and a request keeps its permit as long again as it took. Who is asked takes
-//! longer for what costs it more, so this bounds what a flow costs it, whatever its requests are: small ones cost no time.
+//! Where time in flight is counted, a flow has a permit of the pool only where it has saved up what its requests in flight and one
+//! more will use, and a request that took longer than a small one keeps its permit when it has ended, for what it took more. Who is
+//! asked takes longer for what costs it more, so this bounds what a flow costs it, whatever its requests are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -26,6 +26,9 @@ pub(super) const HUNG: Duration = Duration::from_secs(5);
 /// What a small request takes of an API server that is busy. Only what a request takes beyond that is counted, so a flow of small
 /// requests has as many in flight as it may, until they make each other slow.
 const SMALL: Duration = Duration::from_millis(25);
+
+/// How many requests the average of what they use is of, about: those of one reconcile are large and small.
+const AVERAGED: u32 = 8;
 
 /// How many requests may be in flight.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ pub(super) struct Permits<F> {
     limits: Limits<F>,
     flows: BTreeMap<F, Flow>,
     /// Flows that wait for the pool, the next one first: their permits of it, and their first request that waits. A flow that
-    /// was found to hang, or to have no time, leaves it until its next request comes or ends.
+    /// was found to hang, or to have no time, is not among them until its next request comes or leaves.
     ready: BTreeMap<(usize, Ticket), F>,
     /// Permits of the pool in use.
     taken: usize,
@@ -62,27 +65,33 @@ struct Flow {
     own: usize,
     /// The most that it takes of the pool.
     part: usize,
-    /// When each was sent, or answered where it still has its permit.
+    /// With their start, the oldest first: permits are granted in the order of tickets.
     in_flight: BTreeMap<Ticket, Instant>,
+    /// They have ended, and keep their permits for now.
+    kept: BTreeSet<Ticket>,
     waiting: BTreeSet<Ticket>,
     saved: Option<Duration>,
     /// Until when it has used the time that passes.
     used_until: Instant,
-    /// What its last request used.
+    /// What its requests use, on average of some.
     used: Duration,
 }
 
 impl Flow {
+    fn permits(&self) -> usize {
+        self.in_flight.len() + self.kept.len()
+    }
+
     fn taken(&self) -> usize {
-        self.in_flight.len().saturating_sub(self.own)
+        self.permits().saturating_sub(self.own)
     }
 
     fn is_idle(&self) -> bool {
-        self.in_flight.is_empty() && self.waiting.is_empty()
+        self.permits() == 0 && self.waiting.is_empty()
     }
 
     fn hangs(&self, now: Instant) -> bool {
-        self.in_flight.values().any(|since| now.saturating_duration_since(*since) > HANGS)
+        self.in_flight.first_key_value().is_some_and(|(_, since)| now.saturating_duration_since(*since) > HANGS)
     }
 
     /// Whether time is saved for one more request.
@@ -92,7 +101,7 @@ impl Flow {
         self.saved.is_none_or(|saved| self.used_until.max(now) + used <= now + saved)
     }
 
-    /// Whether a new flow would be as this one.
+    /// Whether it has all that a new flow has.
     fn is_as_new(&self, now: Instant, most: usize) -> bool {
         self.is_idle() && self.part == most && (self.saved.is_none() || self.used_until <= now)
     }
@@ -104,7 +113,7 @@ impl Flow {
     }
 
     fn grant_own(&mut self, now: Instant) -> Option<Ticket> {
-        if self.in_flight.len() < self.own { self.grant_first(now) } else { None }
+        if self.permits() < self.own { self.grant_first(now) } else { None }
     }
 
     fn grant_first(&mut self, now: Instant) -> Option<Ticket> {
@@ -113,11 +122,11 @@ impl Flow {
         Some(first)
     }
 
-    /// A request ends. Returns how long it keeps its permit.
+    /// A request ends. Returns for how long it keeps its permit.
     fn end(&mut self, now: Instant, ticket: Ticket, most: usize) -> Duration {
-        let Some(since) = self.in_flight.get_mut(&ticket) else { return Duration::ZERO };
-        let took = now.saturating_duration_since(*since);
-        *since = now;
+        let Some(since) = self.in_flight.remove(&ticket) else { return Duration::ZERO };
+        self.kept.insert(ticket);
+        let took = now.saturating_duration_since(since);
         match took {
             took if took > HUNG => self.part = 0,
             took if took <= HANGS => self.part = (self.part * 2).clamp(1, most),
@@ -127,10 +136,10 @@ impl Flow {
             return Duration::ZERO;
         }
         // One that hung waited for somebody else for the rest of its time.
-        let large = took.min(HANGS).saturating_sub(SMALL);
-        self.used = 2 * large;
-        self.used_until = self.used_until.max(now) + self.used;
-        large
+        let beyond_small = took.min(HANGS).saturating_sub(SMALL);
+        self.used = (self.used * (AVERAGED - 1) + 2 * beyond_small) / AVERAGED;
+        self.used_until = self.used_until.max(now) + 2 * beyond_small;
+        beyond_small
     }
 }
 
@@ -145,8 +154,8 @@ impl<F: Ord + Clone> Permits<F> {
         let ticket = self.tickets;
         if !self.flows.contains_key(flow) {
             let (own, part, saved) = ((self.limits.own)(flow), self.limits.of_one, (self.limits.saved)(flow));
-            let (in_flight, waiting) = (BTreeMap::new(), BTreeSet::new());
-            let empty = Flow { own, part, in_flight, waiting, saved, used_until: now, used: Duration::ZERO };
+            let (in_flight, kept, waiting) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+            let empty = Flow { own, part, in_flight, kept, waiting, saved, used_until: now, used: Duration::ZERO };
             self.flows.insert(flow.clone(), empty);
         }
         let own = self.update(flow, |flow| {
@@ -156,18 +165,18 @@ impl<F: Ord + Clone> Permits<F> {
         (ticket, own.into_iter().chain(self.grant(now)).collect())
     }
 
-    /// A request ends or stops waiting. Returns how long it is until it leaves.
+    /// A request ends. Returns for how long it keeps its permit, after which it has to leave.
     pub(super) fn end(&mut self, now: Instant, flow: &F, ticket: Ticket) -> Duration {
         let most = self.limits.of_one;
         self.update(flow, |flow| flow.end(now, ticket, most))
     }
 
-    /// A request that has ended leaves. Returns those that may be sent now.
+    /// A request that has ended leaves, or one that waits stops. Returns those that may be sent now.
     pub(super) fn leave(&mut self, now: Instant, flow: &F, ticket: Ticket) -> Vec<Ticket> {
         let most = self.limits.of_one;
         let (own, is_idle, is_as_new) = self.update(flow, |flow| {
             flow.waiting.remove(&ticket);
-            flow.in_flight.remove(&ticket);
+            flow.kept.remove(&ticket);
             (flow.grant_own(now), flow.is_idle(), flow.is_as_new(now, most))
         });
         if is_as_new {

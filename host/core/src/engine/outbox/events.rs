@@ -14,7 +14,7 @@ use crate::observation::Observation;
 use crate::tenant;
 
 /// Events of a share's guests that are sent and not answered, half of the writes that a share has in flight at most. Its statuses
-/// and children are behind no more than these, one second with an API server that takes 0.2 s for an Event.
+/// and children are behind no more than these, two seconds with an API server that takes 0.2 s for an Event.
 pub(super) const MAX_SENT: usize = 5;
 /// Of what the host says about a share, one: the host's other writes, such as the status of every Plugin, are behind those of all
 /// shares.

@@ -14,6 +14,9 @@ use crate::workqueue::{ControllerId, Lane, MayRun, ParkedFor, WorkQueue};
 /// Keys that may be between their first and their last write at once, beside one of each share: as many as the shared permits
 /// for writes. More keys would wait for permits instead of in this queue, which knows their order.
 const MAX_KEYS_WRITING: usize = 64;
+/// Of one share: some more than it has permits, so that one is ready when another has ended. What is slow of a share is before its
+/// other keys for as long as these take.
+const MAX_KEYS_OF_SHARE: usize = 16;
 
 /// A call that has not ended after this time, with its wait for a worker, is slow, and plugins without a call do not wait
 /// for it. It is the time of eight calls of an interpreter in a row; a person does not notice it.
@@ -56,7 +59,7 @@ impl Reconciler {
                     Some(ParkedFor::Calls)
                 } else {
                     let has_bytes = self.writing.of(share) == 0 || self.writing_bytes.fits(share, 0, 1);
-                    (!has_bytes || !self.writing.has_room(share, MAX_KEYS_WRITING)).then_some(ParkedFor::Writes)
+                    (!has_bytes || !may_write_another(&self.writing, share)).then_some(ParkedFor::Writes)
                 }
             };
             let may_run = |id| match self.controllers.get(&id) {
@@ -92,23 +95,29 @@ impl Reconciler {
         {
             self.unpark_confined(&plugin);
         }
-        unpark(&mut self.queue, &self.calling, self.call_slots, share, ParkedFor::Calls);
+        let has_room = |share: &str| self.calling.has_room(share, self.call_slots);
+        unpark(&mut self.queue, share, ParkedFor::Calls, self.calling.is_full(self.call_slots), has_room);
     }
 
     /// A run of a share's key has ended, or the key is dropped.
     pub(super) fn writing_ended(&mut self, share: &str, run: &Run) {
         self.writing.subtract(share, 1);
         self.writing_bytes.subtract(share, run.began_bytes);
-        unpark(&mut self.queue, &self.writing, MAX_KEYS_WRITING, share, ParkedFor::Writes);
+        let has_room = |share: &str| may_write_another(&self.writing, share);
+        unpark(&mut self.queue, share, ParkedFor::Writes, self.writing.is_full(MAX_KEYS_WRITING), has_room);
     }
+}
+
+fn may_write_another(writing: &PluginCounts, share: &str) -> bool {
+    writing.of(share) < MAX_KEYS_OF_SHARE && writing.has_room(share, MAX_KEYS_WRITING)
 }
 
 /// A share has one call or write fewer in flight, so those that were parked for that and have room now are tried again.
 /// While all common slots are taken, only that share can have room; otherwise few are parked, because each holds a slot.
-fn unpark(queue: &mut WorkQueue, in_flight: &PluginCounts, slots: usize, share: &str, parked_for: ParkedFor) {
-    if !in_flight.is_full(slots) {
-        queue.unpark_shares(parked_for, |share| in_flight.has_room(share, slots));
-    } else if in_flight.has_room(share, slots) {
+fn unpark(queue: &mut WorkQueue, share: &str, parked_for: ParkedFor, is_full: bool, has_room: impl Fn(&str) -> bool) {
+    if !is_full {
+        queue.unpark_shares(parked_for, |share| has_room(share));
+    } else if has_room(share) {
         queue.unpark_share(share);
     }
 }

@@ -11,23 +11,25 @@ fn fail_all(host: &mut Host, number: usize) {
 }
 
 #[test]
-fn q4_writes_that_hang_take_three_quarters_of_the_free_slots_until_they_end_or_their_plugin_is_removed() {
-    let mut host = Host::serving(3);
-    host.create_objects(0, 100);
-    host.create_objects(1, 100);
-    assert_eq!((writing(&host, 0), writing(&host, 1)), (48, 12));
+fn q4_a_share_whose_writes_hang_has_16_keys_of_64_until_they_end_or_its_plugin_is_removed() {
+    const PLUGINS: usize = 6;
+    let mut host = Host::serving(PLUGINS);
+    (0..PLUGINS).for_each(|number| host.create_objects(number, 100));
+    let writing_of = |host: &Host| (0..PLUGINS).map(|number| writing(host, number)).collect::<Vec<_>>();
+    let at_first = [16, 16, 16, 12, 3, 1];
+    assert_eq!(writing_of(&host), at_first);
     // A newer version of the plugin counts the writes of the previous one.
     host.offer_component(0, component(0, 2));
-    assert_eq!((writing(&host, 0), writing(&host, 1)), (48, 12));
+    assert_eq!(writing_of(&host), at_first);
     // Removing the plugin frees its slots, and the late results of its writes free nothing more.
     host.withdraw(0);
     host.pass(1);
-    assert_eq!(writing(&host, 1), 48);
+    let others = writing_of(&host)[1..].to_vec();
+    assert_eq!(others, [16, 16, 16, 11, 3]);
     fail_all(&mut host, 0);
-    host.create_objects(2, 100);
-    assert_eq!((writing(&host, 1), writing(&host, 2)), (48, 12));
+    host.pass(1);
+    assert_eq!(writing_of(&host)[1..], others);
     host.step(Event::Shutdown);
-    fail_all(&mut host, 1);
-    fail_all(&mut host, 2);
+    (1..PLUGINS).for_each(|number| fail_all(&mut host, number));
     assert_eq!(host.engine.reconciler.in_flight(), (0, 0));
 }

@@ -141,20 +141,20 @@ fn q4_plugins_whose_writes_hang_again_and_again_leave_the_pool_to_others() {
         host.pass(Duration::from_secs(10));
         host.end_all();
     }
-    assert_eq!(host.permits.taken, 0, "each has one in flight, its own");
+    assert_eq!(host.permits.taken, 0, "each has one permit, its own");
     assert_eq!(host.enter_many(&plugin("another"), 100), 1 + WRITES.of_one);
 }
 
-/// How long the writes of a plugin are in flight in a minute, together, and how many at most, when each takes so many
-/// milliseconds and more wait.
-fn in_flight_in_a_minute(host: &mut Host, plugin: &Plugin, ms: u64) -> (Duration, usize) {
+/// How long the writes of a plugin are in flight in a minute, together, and how many at most, when more wait and each takes so
+/// many milliseconds, by its ticket.
+fn in_flight_in_a_minute(host: &mut Host, plugin: &Plugin, ms: impl Fn(Ticket) -> u64) -> (Duration, usize) {
     let (tick, mut in_flight, mut most) = (Duration::from_millis(1), Duration::ZERO, 0);
     let mut since = BTreeMap::new();
     for _ in 0..60_000 {
         host.enter_many(plugin, 20_usize.saturating_sub(host.waiting.len()));
         let now = host.now;
         while let Some(at) = host.in_flight.iter().position(|(_, ticket)| {
-            now.duration_since(*since.entry(*ticket).or_insert(now)) >= Duration::from_millis(ms)
+            now.duration_since(*since.entry(*ticket).or_insert(now)) >= Duration::from_millis(ms(*ticket))
         }) {
             host.end(at);
         }
@@ -170,19 +170,31 @@ fn q4_a_plugin_has_nine_writes_in_flight_while_they_are_small_or_it_has_time_sav
     let all = 1 + WRITES.of_one;
     let (mut host, small) = (Host::new(), plugin("small"));
     for _ in 0..2 {
-        let (in_flight, most) = in_flight_in_a_minute(&mut host, &small, 25);
+        let (in_flight, most) = in_flight_in_a_minute(&mut host, &small, |_| 25);
         assert!(in_flight >= Duration::from_secs(59 * all as u64) && most == all, "{in_flight:?}, {most}");
     }
     for (ms, seconds) in [(125, 38), (700, 32)] {
         let (mut host, large) = (Host::new(), plugin("large"));
-        let (first, most) = in_flight_in_a_minute(&mut host, &large, ms);
+        let (first, most) = in_flight_in_a_minute(&mut host, &large, |_| ms);
         // With all in flight at the beginning, of which it knows nothing.
         let more = Duration::from_millis(10 * ms) + Duration::from_secs(2);
         assert!((Duration::from_secs(30)..=Duration::from_secs(seconds) + more).contains(&first), "{ms} ms: {first:?}");
         assert_eq!(most, all, "{ms} ms");
-        let (next, most) = in_flight_in_a_minute(&mut host, &large, ms);
+        let (next, most) = in_flight_in_a_minute(&mut host, &large, |_| ms);
         assert!((Duration::from_secs(29)..=Duration::from_secs(seconds)).contains(&next), "{ms} ms: {next:?}");
         assert!(most <= 2, "{ms} ms: {most}");
+    }
+}
+
+#[test]
+fn q4_small_writes_among_large_ones_let_no_more_of_these_into_flight() {
+    for each in [2, 3, 10] {
+        let (mut host, mixed) = (Host::new(), plugin("mixed"));
+        let ms = |ticket: Ticket| if ticket.is_multiple_of(each) { 600 } else { 10 };
+        for at_most in [45, 40] {
+            let (in_flight, _) = in_flight_in_a_minute(&mut host, &mixed, ms);
+            assert!(in_flight <= Duration::from_secs(at_most), "one in {each} is large: {in_flight:?}");
+        }
     }
 }
 
@@ -195,7 +207,7 @@ fn q4_one_write_that_hangs_again_and_again_leaves_time_to_others_of_its_plugin()
         host.end_all();
     }
     host.pass(HANGS);
-    for _ in 0..3 {
+    for _ in 0..20 {
         host.enter_many(&hung, 5);
         host.pass(Duration::from_millis(1));
         host.end_all();
