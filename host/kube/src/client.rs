@@ -5,7 +5,6 @@
 //! responses that leave open whether a write took effect, and only the engine knows what may be repeated.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use mortise_core::object::Kind;
 use mortise_core::response::says_failure;
 use thiserror::Error;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::answers::{Answers, Room, Size};
 use crate::connections;
@@ -35,6 +34,9 @@ const USER_AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest that sending a request may take. Bodies have a few MiB at most.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long writes wait for permits when the host ends, of the ten seconds that it has: those that are small get theirs, and
+/// what is sent last has its response.
+const DRAIN: Duration = Duration::from_secs(3);
 /// Longest that a read of one object or document, or the response to a watch, may take.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -99,7 +101,7 @@ struct Inner {
     writes: WriteLimiter,
     /// Of a host with leader election.
     leadership: OnceLock<watch::Receiver<Leadership>>,
-    drains: AtomicBool,
+    drains: watch::Sender<bool>,
     live_reads: ReadLimiter,
     answers: Answers,
 }
@@ -130,7 +132,7 @@ impl ApiServer {
         let (counts, discovery) = (RequestCounts::default(), Discovery::default());
         let (writes, live_reads) = (WriteLimiter::of_writes(), ReadLimiter::of_reads());
         let answers = Answers::default();
-        let (leadership, drains) = (OnceLock::new(), AtomicBool::new(false));
+        let (leadership, drains) = (OnceLock::new(), watch::Sender::new(false));
         let inner = Inner { client, watches, host, counts, discovery, writes, leadership, drains, live_reads, answers };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -165,15 +167,21 @@ impl ApiServer {
         self.inner.leadership.set(leadership).expect("a host takes part in one election");
     }
 
-    /// From now on a write is sent only until when it was let be sent: the end of a host waits for those that wait.
+    /// The host ends: writes that wait for a permit are not sent, unless they get it soon.
     pub fn drain(&self) {
-        self.inner.drains.store(true, Ordering::Relaxed);
+        self.inner.drains.send_replace(true);
+    }
+
+    /// Ends when a write that waits is not sent any more.
+    pub(crate) async fn drained(&self) {
+        // The sender lives as long as this.
+        let _ = self.inner.drains.subscribe().wait_for(|drains| *drains).await;
+        sleep(DRAIN).await;
     }
 
     /// The last time to send a write that was let be sent until then.
     pub(crate) fn renewed(&self, not_after_ms: u64) -> u64 {
-        let leadership = self.inner.leadership.get().filter(|_| !self.inner.drains.load(Ordering::Relaxed));
-        leadership.map_or(not_after_ms, |leadership| leadership.borrow().renewed(not_after_ms))
+        self.inner.leadership.get().map_or(not_after_ms, |leadership| leadership.borrow().renewed(not_after_ms))
     }
 
     /// Permits for writes.

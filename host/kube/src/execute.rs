@@ -30,6 +30,8 @@ const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user")
 const WRITE_TIMEOUT: Duration = Duration::from_millis(WRITE_TIMEOUT_MS);
 /// The error of a write without a claim.
 const UNCLAIMED: &str = "not sent: this host does not lead, or could not renew its Lease in time";
+/// The error of a write that waited for its permit when the host ended.
+const DRAINED: &str = "not sent: the host ends";
 /// The error of a write in flight when its claim ended, as after a stop of this process.
 const CLAIM_ENDED: &str = "given up: this host's claim to write ended before the response came";
 
@@ -147,7 +149,11 @@ impl ApiServer {
         plugin: Option<Arc<str>>,
         not_after_ms: Option<u64>,
     ) -> Result<Response, Failure> {
-        let _permit = self.writes().enter(plugin).await;
+        let _permit = tokio::select! {
+            biased;
+            permit = self.writes().enter(plugin) => permit,
+            () = self.drained() => return Err(Failure::NotSent(DRAINED.to_owned())),
+        };
         let Some(not_after_ms) = not_after_ms else { return self.send(request, WRITE_TIMEOUT, Size::Object).await };
         let not_after_ms = self.renewed(not_after_ms);
         if clock::now_ms() > not_after_ms {
@@ -334,8 +340,9 @@ mod tests {
             }
             if drains {
                 api.drain();
+            } else {
+                permits.clear();
             }
-            drop(permits);
             let result = timeout(Duration::from_secs(30), executed).await.unwrap().unwrap();
             assert_eq!((result.is_ok(), writes.load(Ordering::SeqCst)), (sent == 1, sent), "{result:?}");
         }

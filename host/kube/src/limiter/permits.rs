@@ -103,7 +103,7 @@ impl Flow {
 
     /// Whether it has all that a new flow has.
     fn is_as_new(&self, now: Instant, most: usize) -> bool {
-        self.is_idle() && self.part == most && (self.saved.is_none() || self.used_until <= now)
+        self.is_idle() && self.part == most && (self.saved.is_none() || self.used_until <= now && self.used < SMALL)
     }
 
     /// Its place among the flows that wait for the pool.

@@ -71,3 +71,14 @@ async fn q4_a_write_that_took_longer_than_a_small_one_keeps_its_permit_when_it_h
     let next = tokio::time::timeout(Duration::from_secs(30), limiter.enter(Some("one".into()))).await;
     assert!(next.is_ok() && begin.elapsed() >= Duration::from_millis(50), "{:?}", begin.elapsed());
 }
+
+#[test]
+fn a_permit_that_is_kept_is_free_when_the_runtime_has_ended() {
+    let (limiter, runtime) = (WriteLimiter::of_writes(), tokio::runtime::Runtime::new().unwrap());
+    let large = hanging(&limiter, "one");
+    std::thread::sleep(Duration::from_millis(75));
+    runtime.block_on(async { drop(large) });
+    assert!(hanging(&limiter, "one").is_empty(), "they are kept");
+    drop(runtime);
+    assert!(!hanging(&limiter, "one").is_empty());
+}

@@ -84,6 +84,15 @@ impl Host {
         }
     }
 
+    /// All requests end, after as long each as is said.
+    fn finish(&mut self, each: Duration) {
+        while !self.in_flight.is_empty() || !self.ended.is_empty() {
+            self.pass(each);
+            self.end_all();
+            self.pass(HANGS);
+        }
+    }
+
     /// The permits that a plugin has.
     fn of(&self, plugin: &Plugin) -> usize {
         let ended = self.ended.iter().map(|(_, other, _)| other);
@@ -196,6 +205,19 @@ fn q4_small_writes_among_large_ones_let_no_more_of_these_into_flight() {
             assert!(in_flight <= Duration::from_secs(at_most), "one in {each} is large: {in_flight:?}");
         }
     }
+}
+
+#[test]
+fn q4_after_a_pause_and_a_small_write_a_plugin_of_large_ones_has_no_more_in_flight_than_it_has_time_for() {
+    let (mut host, large) = (Host::new(), plugin("large"));
+    in_flight_in_a_minute(&mut host, &large, |_| 700);
+    host.finish(Duration::from_millis(700));
+    host.pass(Duration::from_secs(60));
+    assert!(host.enter(&large));
+    host.pass(Duration::from_millis(1));
+    host.end_all();
+    host.enter_many(&large, 20);
+    assert!(host.of(&large) <= 2, "{}", host.of(&large));
 }
 
 #[test]
@@ -346,10 +368,7 @@ fn q4_in_any_order_of_events_the_bounds_hold_and_every_request_is_sent() {
             let idle = plugins.iter().find(|plugin| waits(plugin) && host.of(plugin) < own(plugin));
             assert_eq!(idle, None, "seed {seed}: it waits beside a permit of its own");
         }
-        while !host.in_flight.is_empty() || !host.ended.is_empty() {
-            host.end_all();
-            host.pass(HANGS);
-        }
+        host.finish(Duration::ZERO);
         assert_eq!(host.waiting, [], "seed {seed}");
         assert_eq!(host.permits.taken, 0, "seed {seed}");
     }
