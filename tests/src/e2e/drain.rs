@@ -18,6 +18,10 @@ fn with_drain(name: &str) -> World {
     rights::give(&world, "drain");
     world.offer("drain", &built("plugins/drain.wasm"));
     world.wait_ready("drain");
+    // Those of a test that has ended, whose namespace is being deleted, cannot be evicted.
+    let on_node = format!("--field-selector=spec.nodeName={NODE}");
+    let pods = || world.kubectl(&["get", "pods", "-A", &on_node, "-o", "name"]);
+    world.until("no Pod is on the node", || pods().is_empty().then_some(()));
     world
 }
 
