@@ -137,7 +137,8 @@ impl ApiServer {
 
     /// X7: sends a request that changes something, for a plugin or for the host itself. It is not sent after `not_after_ms`, or
     /// until when the claim was renewed while it waited for its permit, however long this process was stopped, and given up
-    /// when the claim ends, which is the timeout of a write later.
+    /// when the claim ends, which is the timeout of a write later. Nor is it sent when it has no permit some seconds after the host
+    /// began to drain.
     ///
     /// Each poll of the request checks the clock: before a connection is requested, and after each step of opening one.
     /// Between the last check and the bytes in the socket there is no waiting. A process that is stopped just there for longer
