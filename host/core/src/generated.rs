@@ -4,11 +4,13 @@
 //! knows who sends a write, and nothing keeps a value.
 
 pub use self::complete::{Pair, RandomSource, complete};
-pub use self::record::{Record, hide, hide_reviewed, is_made};
+pub use self::record::Record;
+pub use self::secret::{Secret, hide, hide_reviewed};
 pub use self::wanted::{AUTHORITY, CERTIFICATE, Draws, PRIVATE_KEY, Recipe, Wanted, fingerprint_of};
 
 mod complete;
 mod record;
+mod secret;
 mod wanted;
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(crate) const fn shared(bytes: usize) -> usize {
 }
 
 /// What the nodes of a B-tree of so many entries take at most: all but the root may be half empty.
-pub(crate) const fn tree(entries: usize, entry_bytes: usize) -> usize {
+pub const fn tree(entries: usize, entry_bytes: usize) -> usize {
     if entries == 0 {
         return 0;
     }

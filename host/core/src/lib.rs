@@ -66,7 +66,6 @@ pub mod tenant;
 pub mod text;
 pub mod time;
 mod token_bucket;
-pub mod tree_bytes;
 pub mod view;
 pub mod watch;
 pub mod watch_stream;

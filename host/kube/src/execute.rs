@@ -70,10 +70,10 @@ impl ApiServer {
         &self,
         name: &Name,
         account: Option<&ServiceAccount>,
-    ) -> Result<Option<serde_json::Value>, WriteError> {
+    ) -> Result<Option<String>, WriteError> {
         let target = ObjectRef { kind: Kind::new("v1", "Secret"), name: name.clone() };
         match self.get_live(&target, account).await {
-            Ok(response) => match serde_json::from_slice(&response.body) {
+            Ok(response) => match String::from_utf8(response.body.to_vec()) {
                 Ok(secret) => Ok(Some(secret)),
                 Err(error) => Err(WriteError { class: WriteErrorClass::Invalid, message: error.to_string() }),
             },

@@ -1,10 +1,11 @@
 //! Makes generated values when their write is sent: randomness of the system, keys and certificates. What is kept of the live
 //! object and where the values go is decided by `core::generated`.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use mortise_core::certificates::Validity;
-use mortise_core::generated::{Draws, Pair, RandomSource, complete};
+use mortise_core::generated::{Draws, Pair, RandomSource, Secret, complete};
 use mortise_core::object::ObjectRef;
 use mortise_core::response::{CONFLICT, Refused};
 use mortise_core::service_account::ServiceAccount;
@@ -12,7 +13,7 @@ use mortise_core::write::Precondition;
 use rcgen::{BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
 
-use crate::client::{ApiServer, NOT_FOUND};
+use crate::client::{ApiServer, NOT_FOUND, Response};
 use crate::failure::Failure;
 use crate::webhook::authority::params;
 
@@ -62,36 +63,36 @@ impl ApiServer {
         draws: &Draws,
         account: Option<&ServiceAccount>,
     ) -> Result<Arc<str>, Failure> {
-        let live = match only_if {
-            Precondition::Is(uid) | Precondition::Unchanged { uid, .. } => Some(self.live(target, uid, account).await?),
-            Precondition::Absent | Precondition::None => None,
+        let (Precondition::Is(uid) | Precondition::Unchanged { uid, .. }) = only_if else {
+            return Ok(complete(body, None, draws, &mut System)?.into());
         };
-        let mut body = complete(body, live.as_ref(), draws, &mut System)?;
-        if let Some(live) = live {
-            let mut object: Value = read(body.as_bytes())?;
-            object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
-            body = object.to_string();
+        let response = self.live(target, account).await?;
+        let live = Secret::read(str::from_utf8(&response.body).map_err(unreadable)?).map_err(unreadable)?;
+        if live.metadata("uid").as_deref() != Some(uid) {
+            return Err(changed("another object has the name now"));
         }
-        Ok(body.into())
+        let body = complete(body, Some(&live), draws, &mut System)?;
+        let mut object: Value = serde_json::from_str(&body).map_err(unreadable)?;
+        object["metadata"]["resourceVersion"] = live.metadata("resourceVersion").into();
+        Ok(object.to_string().into())
     }
 
-    async fn live(&self, target: &ObjectRef, uid: &str, account: Option<&ServiceAccount>) -> Result<Value, Failure> {
-        let changed = |message: &str| {
-            Failure::Response(Refused { code: CONFLICT, message: message.to_owned(), ..Refused::default() })
-        };
-        let live: Value = match self.get_live(target, account).await {
-            Ok(response) => read(&response.body)?,
+    async fn live(&self, target: &ObjectRef, account: Option<&ServiceAccount>) -> Result<Response, Failure> {
+        match self.get_live(target, account).await {
             Err(Failure::Response(refused)) if refused.code == NOT_FOUND && refused.names_object => {
-                return Err(changed("the object is gone"));
+                Err(changed("the object is gone"))
             }
-            Err(failure) => return Err(failure),
-        };
-        if live["metadata"]["uid"] == uid { Ok(live) } else { Err(changed("another object has the name now")) }
+            read => read,
+        }
     }
 }
 
-fn read(body: &[u8]) -> Result<Value, Failure> {
-    serde_json::from_slice(body).map_err(|error| Failure::Invalid(format!("the object cannot be read: {error}")))
+fn changed(message: &str) -> Failure {
+    Failure::Response(Refused { code: CONFLICT, message: message.to_owned(), ..Refused::default() })
+}
+
+fn unreadable(error: impl Display) -> Failure {
+    Failure::Invalid(format!("the object cannot be read: {error}"))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use mortise_core::event::Sending;
-use mortise_core::generated::is_made;
+use mortise_core::generated::Secret;
 use mortise_core::grants::generated_not_granted;
 use mortise_core::http::redact::SentValues;
 use mortise_core::http::{
@@ -37,7 +37,6 @@ use mortise_kube::clock;
 use mortise_kube::limiter::{Limiter, Limits};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
@@ -257,13 +256,14 @@ async fn secret_value(header: &SecretHeader, sending: &Sending, api: &ApiServer)
         Ok(None) => return Err(failed("it does not exist")),
         Err(error) => return Err(failed(&format!("it cannot be read: {}", error.message))),
     };
-    let Some(encoded) = secret["data"].get(&*header.key).and_then(Value::as_str) else {
+    let secret = Secret::read(&secret).map_err(|error| failed(&format!("it cannot be read: {error}")))?;
+    let Some(encoded) = secret.values(|key| *key == *header.key).remove(&*header.key) else {
         return Err(failed(&format!("it has no key {:?}", header.key)));
     };
     if encoded.is_empty() {
         return Err(failed(&format!("{:?} is empty", header.key)));
     }
-    if is_made(&secret, &header.key) && !sending.gets_generated {
+    if secret.is_made(&header.key) && !sending.gets_generated {
         let why = generated_not_granted(plugin, &name, &header.key, &request.origin);
         return Err(Sent::NotGranted(why.into()));
     }

@@ -12,7 +12,6 @@ use mortise_core::conversion::ConversionBackend;
 use mortise_core::digest::Digest;
 use mortise_core::limits::CallLimits;
 use mortise_core::manifest::Manifest;
-use mortise_core::tree_bytes::tree_bytes;
 use mortise_core::webhook::Purpose;
 use mortise_core::well_known::GENERATED_ANNOTATION;
 use serde_json::Value;
@@ -75,11 +74,9 @@ fn made(maker: &mut Maker<'_>) -> (String, String, String) {
 
 fn read(text: &[u8], object: &str, texts: &str) {
     let backend = &BACKENDS.0;
-    // The record of generated values is read as a tree, once for each object.
-    let peak = PARSE_FACTOR * text.len() + if has_record(text) { 2 * tree_bytes(text) } else { 0 };
     let parsed = cost::within(
         "parsing a review",
-        Bound { input: text.len(), peak },
+        Bound { input: text.len(), peak: PARSE_FACTOR * text.len() },
         || Review::parse(text, backend),
         |read| read.as_ref().map_or_else(String::capacity, Review::bytes),
     );
@@ -87,10 +84,6 @@ fn read(text: &[u8], object: &str, texts: &str) {
         Ok(parsed) => admit(text, &parsed, object, texts),
         Err(why) => assert!(!why.is_empty()),
     }
-}
-
-fn has_record(text: &[u8]) -> bool {
-    text.windows(GENERATED_ANNOTATION.len()).any(|part| part == GENERATED_ANNOTATION.as_bytes())
 }
 
 /// The request in a review. None when only a parser that reads a part of it accepts it, which skips the rest.

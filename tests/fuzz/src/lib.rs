@@ -14,6 +14,7 @@ mod cost;
 mod http_response;
 mod manifest;
 mod outcome;
+mod tree_bytes;
 mod watch;
 mod worst;
 

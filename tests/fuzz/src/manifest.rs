@@ -10,12 +10,12 @@ use mortise_core::limits::{
 use mortise_core::manifest::{ControllerSpec, Exports, Manifest};
 use mortise_core::object::Kind;
 use mortise_core::permission::needed;
-use mortise_core::tree_bytes::tree_bytes;
 use mortise_core::webhook::{Address, Endpoint};
 use mortise_core::well_known::GROUP;
 use serde_json::Value;
 
 use crate::cost::{self, Bound};
+use crate::tree_bytes::tree_bytes;
 use crate::worst::{Maker, list};
 
 /// A manifest is read as a tree, which its definitions are copied out of; their texts are parts of its own.

@@ -11,9 +11,9 @@ use mortise_core::eviction::Blocked;
 use mortise_core::limits::{MAX_CHILDREN, MAX_CONDITIONS, MAX_EVENTS, MAX_STATUS_BYTES};
 use mortise_core::plan::{self, Applied, Creates, Memory, Prepared, Sent, UnknownCreates};
 use mortise_core::spared::Spared;
-use mortise_core::tree_bytes::tree_bytes;
 
 use crate::cost::{self, Bound};
+use crate::tree_bytes::tree_bytes;
 use crate::worst::Maker;
 
 use self::case::Case;

@@ -118,7 +118,7 @@ impl Review {
             return Err("the AdmissionReview carries no object".to_owned());
         };
         // Also of other kinds: an object with the record of generated values is one that the host may have written.
-        let Some((object, old)) = generated::hide_reviewed(object, old) else {
+        let Ok((object, old)) = generated::hide_reviewed(object, old) else {
             return Err("the object of the AdmissionReview cannot be read".to_owned());
         };
         let api_version = match &*request.kind.group {

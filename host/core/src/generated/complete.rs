@@ -1,6 +1,7 @@
 //! Completes the body of a write with its generated values. The body, the live object and a source of randomness come in,
 //! the text to send comes out.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -8,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::record::Record;
+use super::secret::Secret;
 use super::wanted::{AUTHORITY, CERTIFICATE, Draws, Recipe, Wanted};
 use crate::certificates::Validity;
 use crate::well_known::GENERATED_ANNOTATION;
@@ -47,22 +49,23 @@ pub trait RandomSource {
 /// That of the source.
 pub fn complete<S: RandomSource>(
     body: &str,
-    live: Option<&Value>,
+    live: Option<&Secret<'_>>,
     draws: &Draws,
     source: &mut S,
 ) -> Result<String, S::Error> {
     let mut object: Value = serde_json::from_str(body).expect("prepare has parsed this text");
-    let before = live.map(Record::of).unwrap_or_default();
+    let before = live.and_then(Secret::record).unwrap_or_default();
+    let keys: BTreeSet<&str> = draws.wanted.iter().flat_map(Wanted::keys).chain([AUTHORITY]).collect();
+    let values = live.map(|live| live.values(|key| keys.contains(key)));
     let (mut data, mut record) = (Map::new(), Record::default());
     for wanted in draws.wanted.iter() {
-        let kept = live.filter(|_| before.has(wanted, draws.now_unix_ms));
-        match kept {
-            Some(live) => {
-                data.extend(wanted.keys().map(|key| (key.to_owned(), live["data"][key].clone())));
+        match values.as_ref().filter(|_| before.has(wanted, draws.now_unix_ms)) {
+            Some(values) => {
+                data.extend(wanted.keys().map(|key| (key.to_owned(), json!(values.get(key)))));
                 record.keep(wanted, &before);
             }
             None => {
-                let previous = live.filter(|_| before.has_rotation(wanted)).and_then(authority_of);
+                let previous = values.as_ref().filter(|_| before.has_rotation(wanted)).and_then(authority_of);
                 data.extend(made(wanted, previous, draws.now_unix_ms, source)?);
                 record.add(wanted, draws.now_unix_ms);
             }
@@ -113,8 +116,8 @@ fn letters<S: RandomSource>(length: usize, source: &mut S) -> Result<Vec<u8>, S:
 }
 
 /// The newest authority of a live object.
-fn authority_of(live: &Value) -> Option<String> {
-    let pem = String::from_utf8(STANDARD.decode(live["data"][AUTHORITY].as_str()?).ok()?).ok()?;
+fn authority_of(values: &BTreeMap<String, String>) -> Option<String> {
+    let pem = String::from_utf8(STANDARD.decode(values.get(AUTHORITY)?).ok()?).ok()?;
     let end = pem.find(END_OF_CERTIFICATE)? + END_OF_CERTIFICATE.len();
     Some(format!("{}\n", &pem[..end]))
 }

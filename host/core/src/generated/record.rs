@@ -1,21 +1,14 @@
 //! The record of the values that the host made for a Secret, in an annotation: how and when, and nothing derived from a
-//! value. It also says which values no plugin sees: those are cut from the text of the object.
+//! value.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::wanted::{AUTHORITY, CERTIFICATE, Recipe, Wanted};
 use crate::certificates::BACKDATED_MS;
 use crate::heap::HeapBytes;
 use crate::time;
-use crate::tree_bytes::tree_bytes;
-use crate::well_known::GENERATED_ANNOTATION;
-
-/// kubectl keeps what was applied in it, perhaps with the values of an object that somebody has exported.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The values that the host made, by their keys in the Secret's data.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -61,14 +54,26 @@ impl HeapBytes for Entry {
 }
 
 impl Record {
-    /// That of an object with its values. One that cannot be read is empty.
-    pub fn of(object: &Value) -> Self {
-        let mut record = Self(parse(object).unwrap_or_default());
-        let has = |key: &str| object["data"][key].as_str().is_some_and(|value| !value.is_empty());
-        for (key, entry) in &mut record.0 {
-            entry.is_there = has(key) && (entry.renew_at.is_none() || [CERTIFICATE, AUTHORITY].into_iter().all(has));
+    /// That of the annotation's text, without what the object has; None when it cannot be read.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).map(Self).ok()
+    }
+
+    /// The object has the values at these keys.
+    pub(super) fn note_values(&mut self, has: impl Fn(&str) -> bool) {
+        for (key, entry) in &mut self.0 {
+            entry.is_there = has(key) && (entry.renew_at.is_none() || [CERTIFICATE, AUTHORITY].into_iter().all(&has));
         }
-        record
+    }
+
+    /// Whether the host made a value at this key.
+    pub(super) fn has_key(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// The keys of the values that the host made.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|key| &**key)
     }
 
     /// Whether the object has the value as wanted, and it is not due.
@@ -110,67 +115,4 @@ impl Record {
     pub(super) fn text(&self) -> String {
         serde_json::to_string(&self.0).expect("texts have a JSON form")
     }
-}
-
-/// None when there is no record, or it cannot be read.
-fn parse(object: &Value) -> Option<BTreeMap<Box<str>, Entry>> {
-    serde_json::from_str(object["metadata"]["annotations"][GENERATED_ANNOTATION].as_str()?).ok()
-}
-
-/// The keys whose values no plugin sees; all, when the record cannot be read.
-fn hidden_keys(object: &Value) -> BTreeSet<String> {
-    let has_record = !object["metadata"]["annotations"][GENERATED_ANNOTATION].is_null();
-    match parse(object) {
-        Some(entries) => entries.keys().map(|key| key.to_string()).collect(),
-        None if has_record => object["data"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect(),
-        None => BTreeSet::new(),
-    }
-}
-
-/// Whether the host made the value at this key, as far as the Secret's record says; all values, when it cannot be read.
-pub fn is_made(secret: &Value, key: &str) -> bool {
-    hidden_keys(secret).contains(key)
-}
-
-fn cut(object: &mut Value, keys: &BTreeSet<String>) {
-    for map in ["data", "stringData"] {
-        let members = object.get_mut(map).and_then(Value::as_object_mut).into_iter().flatten();
-        members.filter(|(key, _)| keys.contains(*key)).for_each(|(_, value)| *value = "".into());
-    }
-    let metadata = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"));
-    metadata.and_then(Value::as_object_mut).map(|annotations| annotations.remove(LAST_APPLIED));
-}
-
-/// The text of a Secret with a record, without the values that no plugin sees, and the record.
-///
-/// # Errors
-/// It is not JSON.
-pub fn hide(text: &str) -> Result<(String, Record), serde_json::Error> {
-    let mut object: Value = serde_json::from_str(text)?;
-    let record = Record::of(&object);
-    let keys = hidden_keys(&object);
-    cut(&mut object, &keys);
-    Ok((object.to_string(), record))
-}
-
-/// What the trees of objects in review may take together: ten times what the largest Secrets do. Anybody may send an object that
-/// has a record, and a tree can take a hundred times its text.
-const MAX_TREE_BYTES: usize = 32 << 20;
-
-/// The same of a Secret in review and its stored form: a value is hidden in both if one of them records it. None when
-/// one of them is not JSON, or their trees would take too much.
-pub fn hide_reviewed(object: Arc<str>, old: Option<Arc<str>>) -> Option<(Arc<str>, Option<Arc<str>>)> {
-    let mut texts: Vec<Arc<str>> = [object].into_iter().chain(old).collect();
-    if texts.iter().any(|text| text.contains(GENERATED_ANNOTATION)) {
-        let bytes: usize = texts.iter().map(|text| tree_bytes(text.as_bytes())).sum();
-        if bytes > MAX_TREE_BYTES {
-            return None;
-        }
-        let mut trees: Vec<Value> = texts.iter().map(|text| serde_json::from_str(text).ok()).collect::<Option<_>>()?;
-        let keys: BTreeSet<String> = trees.iter().flat_map(hidden_keys).collect();
-        trees.iter_mut().for_each(|tree| cut(tree, &keys));
-        texts = trees.iter().map(|tree| tree.to_string().into()).collect();
-    }
-    let mut texts = texts.into_iter();
-    Some((texts.next()?, texts.next()))
 }

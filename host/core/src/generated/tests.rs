@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::allocations::counted;
 use crate::certificates::{BACKDATED_MS, Validity};
 use crate::object::tests::decode;
 
@@ -60,7 +61,18 @@ fn certificate(name: &str, rotation: &str) -> Wanted {
 
 fn completed(live: Option<&Value>, wanted: &[Wanted], now_unix_ms: u64, source: &mut Counting) -> Value {
     let draws = Draws { wanted: wanted.into(), now_unix_ms };
-    serde_json::from_str(&complete(BODY, live, &draws, source).unwrap()).unwrap()
+    serde_json::from_str(&completed_body(BODY, live, &draws, source)).unwrap()
+}
+
+/// The body of a write with its values.
+pub fn completed_body(body: &str, live: Option<&Value>, draws: &Draws, source: &mut Counting) -> String {
+    let text = live.map(Value::to_string);
+    let live = text.as_ref().map(|text| Secret::read(text).unwrap());
+    complete(body, live.as_ref(), draws, source).unwrap()
+}
+
+fn record_of(object: &Value) -> Record {
+    Secret::read(&object.to_string()).unwrap().record().unwrap()
 }
 
 fn text(object: &Value, key: &str) -> String {
@@ -133,7 +145,7 @@ fn a_certificate_is_renewed_when_it_is_due_and_the_previous_authority_stays_unle
             && text(&first, PRIVATE_KEY) == "key 1"
     );
     let due_ms = NOW_MS + 2 * u64::from(DAY_SECONDS) * 1_000;
-    assert_eq!(Record::of(&first).renew_at_ms(), Some(due_ms), "two thirds of three days");
+    assert_eq!(record_of(&first).renew_at_ms(), Some(due_ms), "two thirds of three days");
     assert_eq!(completed(Some(&first), &[certificate("a", "")], due_ms - 1, &mut source), first);
 
     let authorities = |object: &Value| {
@@ -156,7 +168,7 @@ fn a_certificate_is_renewed_when_it_is_due_and_the_previous_authority_stays_unle
     let mut unreadable = first.clone();
     let record = unreadable.pointer(ANNOTATION).unwrap().as_str().unwrap().replace("2023-11-16T", "soon");
     unreadable["metadata"]["annotations"][GENERATED] = json!(record);
-    assert_eq!(Record::of(&unreadable).renew_at_ms(), Some(0), "a time that cannot be read has come");
+    assert_eq!(record_of(&unreadable).renew_at_ms(), Some(0), "a time that cannot be read has come");
 }
 
 #[test]
@@ -197,4 +209,56 @@ fn g8_a_review_hides_what_the_stored_object_records_also_of_an_object_without_th
     assert!(!new.contains(value) && !old.unwrap().contains(value));
     let (new, old) = hide_reviewed(Arc::clone(&texts[1]), None).unwrap();
     assert_eq!((new, old), (Arc::clone(&texts[1]), None), "nothing says that the host has made it");
+}
+
+#[test]
+fn g8_a_value_is_hidden_wherever_a_member_of_its_key_is() {
+    let record = json!({"password": {"recipe": "bytes-8", "drawnAt": "2026-01-01T00:00:00Z"}}).to_string();
+    let metadata = format!(
+        r#""metadata":{{"name":"a","uid":"u","resourceVersion":"1","annotations":{{"{GENERATED}":{}}}}}"#,
+        json!(record)
+    );
+    for values in [
+        r#""data":{"password":"aGlkZQ==","user":"YQ=="}"#,
+        r#""stringData":{"password":"aGlkZQ==","user":"YQ=="},"data":[1]"#,
+        r#""data":{"password":"aGlkZQ==","password":"aGlkZQ==","user":"YQ=="},"data":{"pass\u0077ord":"aGlkZQ=="}"#,
+        r#""data":{"user":"YQ=="},"data":{"password":{"a":["aGlkZQ=="]}}"#,
+    ] {
+        let text = format!(r#"{{"apiVersion":"v1","kind":"Secret",{metadata},{values}}}"#);
+        let (shown, _) = hide(&text).unwrap();
+        assert!(!shown.contains("aGlkZQ==") && shown.contains(r#""user":"YQ==""#), "{shown}");
+        serde_json::from_str::<Value>(&shown).unwrap();
+    }
+    for unreadable in [r#"{"data":{"password":"aGlkZQ==",}}"#, r#"{"data":{"\ud800":"","password":"aGlkZQ=="}}"#, "[]"]
+    {
+        assert!(hide(unreadable).is_err(), "{unreadable}");
+    }
+}
+
+#[test]
+fn p18_a_secret_of_the_worst_content_is_hidden_in_a_few_times_its_text() {
+    let record = json!({"password": {"recipe": "bytes-8", "drawnAt": "2026-01-01T00:00:00Z"}}).to_string();
+    let fields: String = (0..20_000).map(|number| format!(r#""f:{number:x}":{{"f:a":{{}}}},"#)).collect();
+    let keys: String = (0..20_000).map(|number| format!(r#""{number:x}":"","#)).collect();
+    let managed = format!(r#"[{{"manager":"a","operation":"Update","fieldsV1":{{{fields}"f:b":{{}}}}}}]"#);
+    for (what, text) in [
+        (
+            "fields",
+            format!(r#""managedFields":{managed},"annotations":{{"{GENERATED}":{}}}}},"data":{{}}"#, json!(record)),
+        ),
+        ("keys", format!(r#""annotations":{{"{GENERATED}":{}}}}},"data":{{{keys}"a":""}}"#, json!(record))),
+        ("keys of an unreadable record", format!(r#""annotations":{{"{GENERATED}":"["}}}},"data":{{{keys}"a":""}}"#)),
+    ] {
+        let text = format!(
+            r#"{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"a","uid":"u","resourceVersion":"1",{text}}}"#
+        );
+        let (count, hidden) = counted(|| hide(&text).unwrap());
+        assert!(
+            count.peak_bytes.unsigned_abs() < 2 * text.len(),
+            "{what}: {} bytes at the peak for {}",
+            count.peak_bytes,
+            text.len()
+        );
+        assert!(hidden.0.len() <= text.len());
+    }
 }

@@ -12,7 +12,7 @@ use mortise_core::object::{Kind, ObjectRef};
 use mortise_core::write::Cause;
 use mortise_kube::tls;
 use mortise_kube::webhook::authority::Authority;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use mortise_core::certificates::Validity;
-use mortise_core::generated::{Draws, Pair, RandomSource, complete};
+use mortise_core::generated::{Draws, Pair, RandomSource, Secret, complete};
 use serde_json::Value;
 
 pub(super) struct Drawn(u64);
@@ -17,7 +17,9 @@ impl Drawn {
 
     /// The body with its values, and with the version of the live object as a precondition.
     pub(super) fn complete(&mut self, body: &str, live: Option<&Value>, draws: &Draws) -> String {
-        let Ok(mut text) = complete(body, live, draws, self);
+        let live_text = live.map(Value::to_string);
+        let secret = live_text.as_ref().map(|text| Secret::read(text).expect("a value is JSON"));
+        let Ok(mut text) = complete(body, secret.as_ref(), draws, self);
         if let Some(live) = live {
             let mut object: Value = serde_json::from_str(&text).expect("it was just written");
             object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();

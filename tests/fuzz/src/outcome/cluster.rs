@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mortise_core::certificates::Validity;
 use mortise_core::contract::PatchKind;
 use mortise_core::digest::fingerprint;
-use mortise_core::generated::{Pair, RandomSource, complete, fingerprint_of};
+use mortise_core::generated::{Pair, RandomSource, Secret, complete, fingerprint_of};
 use mortise_core::object::{Interner, Kind, Object, ObjectRef, ResourceVersion};
 use mortise_core::store::Snapshot;
 use mortise_core::write::{Precondition, WriteOp};
@@ -54,8 +54,11 @@ impl Cluster {
             }
             WriteOp::Create { body, .. } => created(serde_json::from_str(body).expect("a body is JSON"), self.version),
             WriteOp::Apply { body, draws, only_if, .. } => {
-                let completed =
-                    draws.as_ref().map(|draws| complete(body, live, draws, &mut Same).expect("it never fails"));
+                let text = live.map(Value::to_string);
+                let secret = text.as_ref().map(|text| Secret::read(text).expect("a value is JSON"));
+                let completed = draws
+                    .as_ref()
+                    .map(|draws| complete(body, secret.as_ref(), draws, &mut Same).expect("it never fails"));
                 let wanted: Value = serde_json::from_str(completed.as_deref().unwrap_or(body)).expect("a body is JSON");
                 assert!(live.is_none() == (*only_if == Precondition::Absent));
                 applied(live, wanted, self.version)

@@ -12,8 +12,7 @@ use crate::digest::Digest;
 use crate::engine::message::{Message, Owner, ToLifecycle, ToOutbox};
 use crate::event::{Effect, Sending};
 use crate::finalizer;
-use crate::generated::complete;
-use crate::generated::tests::Counting;
+use crate::generated::tests::{Counting, completed_body};
 use crate::grants::Grants;
 use crate::limits::{CONSISTENCY_TIMEOUT_MS, WRITE_TIMEOUT_MS};
 use crate::manifest::Manifest;
@@ -328,7 +327,7 @@ impl Alone {
         let name = &op.target().name.name;
         let mut made = match op {
             WriteOp::Apply { body, draws: Some(draws), .. } => {
-                serde_json::from_str(&complete(body, None, draws, &mut Counting::default()).unwrap()).unwrap()
+                serde_json::from_str(&completed_body(body, None, draws, &mut Counting::default())).unwrap()
             }
             WriteOp::Apply { body, .. } => serde_json::from_str(body).unwrap(),
             WriteOp::Patch { body, .. } | WriteOp::PatchStatus { body, .. } => {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::contract::{Generated, Handling};
-use crate::generated::tests::Counting;
-use crate::generated::{Recipe, complete};
+use crate::generated::Recipe;
+use crate::generated::tests::{Counting, completed_body};
 use crate::scope::Scope;
 use crate::well_known::GENERATED_ANNOTATION;
 
@@ -59,7 +59,7 @@ fn fields_of(value: &Value) -> Value {
 /// The Secret after a write, as the API server shows it.
 fn written(op: &WriteOp, live: Option<&Value>) -> Value {
     let WriteOp::Apply { body, draws: Some(draws), .. } = op else { panic!("{op:?}") };
-    stored(serde_json::from_str(&complete(body, live, draws, &mut Counting::default()).unwrap()).unwrap())
+    stored(serde_json::from_str(&completed_body(body, live, draws, &mut Counting::default())).unwrap())
 }
 
 /// An object that was applied, as the API server shows it.

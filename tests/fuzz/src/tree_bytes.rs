@@ -1,9 +1,8 @@
 //! What a JSON text costs as a tree: one scan of the text in, bytes as the allocator gives them out. A tree can take a hundred
 //! times its text, so it is counted before it is built. It must not know what the text says.
 
+use mortise_core::heap::{allocation, tree};
 use serde_json::Value;
-
-use crate::heap::{allocation, tree};
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +21,7 @@ const TEXT_IN_TEXT: &[u8] = b"$serde_json::private::RawValue";
 /// An upper bound of the heap that `serde_json::from_slice::<Value>` of this text takes, also when it fails: close to it for
 /// the worst texts, and up to twice as much for wide objects. For a moment the largest list takes half as much more, while
 /// it grows.
-pub fn tree_bytes(text: &[u8]) -> usize {
+pub(crate) fn tree_bytes(text: &[u8]) -> usize {
     let mut levels: Vec<Level> = Vec::new();
     let (mut bytes, mut at) = (0, 0);
     while let Some(byte) = text.get(at) {

@@ -5,13 +5,13 @@ use crate::allocations::counted;
 
 /// The bound and the bytes that the tree holds.
 fn check(text: &str) -> (usize, usize) {
-    let (count, tree) = counted(|| serde_json::from_slice::<Value>(text.as_bytes()).unwrap());
-    drop(tree);
+    let (count, parsed) = counted(|| serde_json::from_slice::<Value>(text.as_bytes()).unwrap());
+    drop(parsed);
     let held = usize::try_from(count.held_bytes).unwrap();
     let bound = tree_bytes(text.as_bytes());
     let excerpt: String = text.chars().take(60).collect();
     assert!(bound >= held, "{excerpt}: {bound} are counted, {held} held");
-    let most = WORST_OF_BYTE * text.len() + crate::heap::tree(1, MEMBER_BYTES);
+    let most = WORST_OF_BYTE * text.len() + tree(1, MEMBER_BYTES);
     assert!(bound <= most, "{excerpt}: {bound} for {} bytes of text", text.len());
     (bound, held)
 }
