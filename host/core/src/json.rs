@@ -1,7 +1,9 @@
-//! Equality of JSON values as the API server stores them. `json/level.rs` and `json/patch.rs` compare texts without trees.
+//! Equality of JSON values as the API server stores them. `json/compare.rs`, `json/level.rs` and `json/patch.rs`
+//! compare texts without trees.
 
 use serde_json::{Number, Value};
 
+pub(crate) mod compare;
 pub(crate) mod level;
 pub(crate) mod patch;
 

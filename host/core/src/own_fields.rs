@@ -3,98 +3,220 @@
 //!
 //! In doubt an apply counts as needed; the API server makes no change then.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
-use crate::json::is_same;
+use crate::json::compare::Comparison;
+use crate::json::level::{Level, Member, member};
+use crate::well_known::GENERATED_ANNOTATION;
 
 /// Whether applying `wanted` again would change neither a value nor the set of fields that we own.
 ///
 /// `fields` is the fieldsV1 object of our own apply entry. Field sets do not include apiVersion, kind, name and
-/// namespace, so these are not compared.
-pub fn is_applied(wanted: &Value, live: &Value, fields: &Value) -> bool {
-    let (Value::Object(wanted), Value::Object(live), Value::Object(fields)) = (wanted, live, fields) else {
-        return false;
-    };
-    let mut wanted = wanted.clone();
-    wanted.remove("apiVersion");
-    wanted.remove("kind");
-    if let Some(Value::Object(metadata)) = wanted.get_mut("metadata") {
-        metadata.remove("name");
-        metadata.remove("namespace");
-        if metadata.is_empty() {
-            wanted.remove("metadata");
+/// namespace, so these are not compared. The values at the keys `generated` are those of the live object; what is compared is
+/// whether they and no others are recorded as ours.
+pub fn is_applied(wanted: &str, live: &str, fields: &str, generated: &BTreeSet<&str>) -> bool {
+    let raw = |text| serde_json::from_str::<&RawValue>(text).ok();
+    let (Some(wanted), Some(live), Some(fields)) = (raw(wanted), raw(live), raw(fields)) else { return false };
+    let bytes = [wanted, live, fields].map(|text| text.get().len()).iter().sum();
+    let mut applied = Applied { comparison: Comparison::new(bytes), generated };
+    applied.is_value(wanted, live, fields, Place::Object)
+}
+
+/// Where an object is of which some members are not compared as they are.
+#[derive(Clone, Copy)]
+enum Place {
+    Object,
+    Metadata,
+    Annotations,
+    Data,
+    Other,
+}
+
+impl Place {
+    fn within(self, name: &str) -> Self {
+        match (self, name) {
+            (Self::Object, "metadata") => Self::Metadata,
+            (Self::Object, "data") => Self::Data,
+            (Self::Metadata, "annotations") => Self::Annotations,
+            _ => Self::Other,
         }
     }
-    object_is_applied(&wanted, live, fields)
 }
 
-fn object_is_applied(wanted: &Map<String, Value>, live: &Map<String, Value>, fields: &Map<String, Value>) -> bool {
-    let is_complete = wanted.iter().all(|(name, value)| match (live.get(name), fields.get(&format!("f:{name}"))) {
-        (Some(live), Some(fields)) => value_is_applied(value, live, fields),
-        _ => false,
-    });
-    let none_is_dropped = fields.keys().all(|key| match key.strip_prefix("f:") {
-        Some(name) => wanted.contains_key(name),
-        None => key == ".",
-    });
-    is_complete && none_is_dropped
+struct Applied<'a> {
+    comparison: Comparison,
+    generated: &'a BTreeSet<&'a str>,
 }
 
-fn value_is_applied(wanted: &Value, live: &Value, fields: &Value) -> bool {
-    let Value::Object(fields) = fields else { return false };
-    let is_leaf = fields.keys().all(|key| key == ".");
-    match (wanted, live) {
-        // A leaf of the field set is owned as a whole; the server may have set defaults within it.
-        _ if is_leaf => contains(wanted, live),
-        (Value::Object(wanted), Value::Object(live)) => object_is_applied(wanted, live, fields),
-        (Value::Array(wanted), Value::Array(live)) => list_is_applied(wanted, live, fields),
-        _ => false,
-    }
-}
-
-fn list_is_applied(wanted: &[Value], live: &[Value], fields: &Map<String, Value>) -> bool {
-    let elements: Vec<(&String, &Value)> = fields.iter().filter(|(key, _)| *key != ".").collect();
-    if elements.len() != wanted.len() {
-        return false;
-    }
-    if elements.iter().all(|(key, _)| key.starts_with("v:")) {
-        let texts = |values: &[Value]| values.iter().map(Value::to_string).collect::<BTreeSet<_>>();
-        let (wanted, live) = (texts(wanted), texts(live));
-        return elements.iter().all(|(key, _)| {
-            let text = serde_json::from_str::<Value>(&key["v:".len()..]).map(|value| value.to_string());
-            text.is_ok_and(|text| wanted.contains(&text) && live.contains(&text))
-        });
-    }
-    let (mut wanted, mut live) = (Elements::new(wanted), Elements::new(live));
-    elements.iter().all(|(key, fields)| {
-        let keys = key.strip_prefix("k:").and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let Some(Value::Object(keys)) = keys else { return false };
-        match (wanted.find(&keys), live.find(&keys)) {
-            (Some(Value::Object(wanted)), Some(live)) => {
-                // We own a key with a default only if the guest wrote it, or once did: then its element would have
-                // another key if its value had changed.
-                let mut complete = wanted.clone();
-                for (name, value) in keys {
-                    if !fields[format!("f:{name}")].is_null() {
-                        complete.entry(name).or_insert(value);
-                    }
-                }
-                value_is_applied(&Value::Object(complete), live, fields)
-            }
+impl Applied<'_> {
+    fn is_value(&mut self, wanted: &RawValue, live: &RawValue, fields: &RawValue, place: Place) -> bool {
+        let Level::Object(fields) = self.comparison.level(fields) else { return false };
+        if is_leaf(&fields) {
+            // A leaf of the field set is owned as a whole; the server may have set defaults within it.
+            return self.comparison.has(live, wanted, |_| false);
+        }
+        match (self.comparison.level(wanted), self.comparison.level(live)) {
+            (Level::Object(wanted), Level::Object(live)) => self.is_object(wanted, &live, &fields, place),
+            (Level::List(wanted), Level::List(live)) => self.is_list(&wanted, &live, &fields),
             _ => false,
         }
-    })
+    }
+
+    fn is_object<'t>(
+        &mut self,
+        mut wanted: Vec<Member<'t>>,
+        live: &[Member<'t>],
+        fields: &[Member<'_>],
+        place: Place,
+    ) -> bool {
+        self.prepare(&mut wanted, live, place);
+        let none_is_dropped = fields.iter().all(|(key, _)| match key.strip_prefix("f:") {
+            Some(name) => member(&wanted, name).is_some(),
+            None => key == ".",
+        });
+        none_is_dropped
+            && wanted.iter().all(|(name, value)| match (member(live, name), member(fields, &format!("f:{name}"))) {
+                (Some(live), Some(fields)) => {
+                    self.deeper(|applied| applied.is_value(value, live, fields, place.within(name)))
+                }
+                _ => false,
+            })
+    }
+
+    fn deeper(&mut self, look: impl FnOnce(&mut Self) -> bool) -> bool {
+        let mut found = false;
+        if self.comparison.enter() {
+            found = look(self);
+            self.comparison.leave();
+        }
+        found
+    }
+
+    /// Takes out what field sets do not have, and puts in what the host has made.
+    fn prepare<'t>(&self, wanted: &mut Vec<Member<'t>>, live: &[Member<'t>], place: Place) {
+        match place {
+            Place::Object => {
+                wanted.retain(|(name, value)| match &**name {
+                    "apiVersion" | "kind" => false,
+                    "metadata" => has_fields(value),
+                    _ => true,
+                });
+                if !self.generated.is_empty() && member(wanted, "data").is_none() {
+                    set(wanted, "data".into(), empty());
+                }
+            }
+            Place::Metadata => wanted.retain(|(name, _)| !is_name(name)),
+            Place::Annotations if !self.generated.is_empty() => {
+                if let Some(record) = member(live, GENERATED_ANNOTATION) {
+                    set(wanted, GENERATED_ANNOTATION.into(), record);
+                }
+            }
+            Place::Data => {
+                for (key, value) in live.iter().filter(|(key, _)| self.generated.contains(&**key)) {
+                    set(wanted, key.clone(), value);
+                }
+            }
+            Place::Annotations | Place::Other => {}
+        }
+    }
+
+    fn is_list(&mut self, wanted: &[&RawValue], live: &[&RawValue], fields: &[Member<'_>]) -> bool {
+        let elements: Vec<&Member<'_>> = fields.iter().filter(|(key, _)| key != ".").collect();
+        if elements.len() != wanted.len() {
+            return false;
+        }
+        if elements.iter().all(|(key, _)| key.starts_with("v:")) {
+            let texts = |values: &[&RawValue]| values.iter().map(|value| canonical(value)).collect::<BTreeSet<_>>();
+            let (wanted, live) = (texts(wanted), texts(live));
+            return elements.iter().all(|(key, _)| {
+                let text = serde_json::from_str(&key["v:".len()..]).map(canonical);
+                text.is_ok_and(|text| wanted.contains(&text) && live.contains(&text))
+            });
+        }
+        let (mut wanted, mut live) = (Elements::new(wanted), Elements::new(live));
+        elements.iter().all(|(key, fields)| {
+            let keys = key.strip_prefix("k:").and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
+            let Some(Level::Object(keys)) = keys.map(|keys| Level::of(keys, MAX_KEYS)) else { return false };
+            let found = (wanted.find(&keys, &mut self.comparison), live.find(&keys, &mut self.comparison));
+            let (Some(wanted), Some(live)) = found else { return false };
+            self.deeper(|applied| applied.is_element(wanted, live, fields, &keys))
+        })
+    }
+
+    /// We own a key with a default only if the guest wrote it, or once did: then its element would have another key if its
+    /// value had changed.
+    fn is_element(&mut self, wanted: &RawValue, live: &RawValue, fields: &RawValue, keys: &[Member<'_>]) -> bool {
+        let level = |comparison: &mut Comparison, text| match comparison.level(text) {
+            Level::Object(members) => Some(members),
+            Level::List(_) | Level::Scalar | Level::Wide => None,
+        };
+        let (wanted, live) = (level(&mut self.comparison, wanted), level(&mut self.comparison, live));
+        let (Some(wanted), Some(live), Some(fields)) = (wanted, live, level(&mut self.comparison, fields)) else {
+            return false;
+        };
+        let mut complete: Vec<Member<'_>> = wanted;
+        for (name, value) in keys {
+            let is_owned = member(&fields, &format!("f:{name}")).is_some();
+            if is_owned && member(&complete, name).is_none() {
+                set(&mut complete, name.clone(), value);
+            }
+        }
+        if is_leaf(&fields) {
+            self.comparison.has_members(&live, &complete, |_| false)
+        } else {
+            self.is_object(complete, &live, &fields, Place::Other)
+        }
+    }
 }
 
+fn is_leaf(fields: &[Member<'_>]) -> bool {
+    fields.iter().all(|(key, _)| key == ".")
+}
+
+fn is_name(field: &str) -> bool {
+    ["name", "namespace"].contains(&field)
+}
+
+fn empty() -> &'static RawValue {
+    serde_json::from_str("{}").expect("it is JSON")
+}
+
+/// Whether metadata has more than what names the object.
+fn has_fields(metadata: &RawValue) -> bool {
+    match Level::of(metadata, usize::MAX) {
+        Level::Object(members) => members.iter().any(|(name, _)| !is_name(name)),
+        Level::List(_) | Level::Scalar | Level::Wide => true,
+    }
+}
+
+/// Sets a member where its name belongs.
+fn set<'a>(members: &mut Vec<Member<'a>>, name: Cow<'a, str>, value: &'a RawValue) {
+    match members.binary_search_by(|(of, _)| of.cmp(&name)) {
+        Ok(at) => members[at].1 = value,
+        Err(at) => members.insert(at, (name, value)),
+    }
+}
+
+/// A text or a number in one notation; what is neither is no key and stays as it is.
+fn canonical(value: &RawValue) -> String {
+    let scalar =
+        || serde_json::from_str::<Value>(value.get()).map_or_else(|_| value.get().to_owned(), |it| it.to_string());
+    if value.get().starts_with(['{', '[']) { value.get().to_owned() } else { scalar() }
+}
+
+/// Members that identify an element, at most: those of a Service's port are two.
+const MAX_KEYS: usize = 16;
 /// Sets of keys that the elements of one list have: those with all of them, and those that leave defaults out. With more,
 /// which no schema has, nothing is found.
 const MAX_KEY_SETS: usize = 8;
 
 /// The elements of a list, found by their keys: a look at each of ten thousand for each of ten thousand takes seconds.
 struct Elements<'a> {
-    list: &'a [Value],
+    list: &'a [&'a RawValue],
     /// The names of the keys by which `places` has them.
     names: Vec<String>,
     /// By which of the names an element has, the first place of each with these values.
@@ -102,55 +224,50 @@ struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    fn new(list: &'a [Value]) -> Self {
+    fn new(list: &'a [&'a RawValue]) -> Self {
         Self { list, names: Vec::new(), places: BTreeMap::new() }
     }
 
-    fn index(&mut self, keys: &Map<String, Value>) {
-        self.names = keys.keys().cloned().collect();
+    fn index(&mut self, keys: &[Member<'_>], comparison: &mut Comparison) {
+        self.names = keys.iter().map(|(name, _)| name.to_string()).collect();
         for (place, element) in self.list.iter().enumerate() {
-            let values: Vec<Option<&Value>> = self.names.iter().map(|name| element.get(name)).collect();
+            let Level::Object(members) = comparison.level(element) else { continue };
+            let values: Vec<Option<&RawValue>> = self.names.iter().map(|name| member(&members, name)).collect();
             let of_set = self.places.entry(values.iter().map(Option::is_some).collect()).or_default();
-            of_set.entry(values.iter().flatten().map(ToString::to_string).collect()).or_insert(place);
+            of_set.entry(values.into_iter().flatten().map(canonical).collect()).or_insert(place);
         }
     }
 
     /// The first element with these keys. Keys with defaults (a port's protocol) may be missing from what the guest wrote.
-    fn find(&mut self, keys: &Map<String, Value>) -> Option<&'a Value> {
+    fn find(&mut self, keys: &[Member<'_>], comparison: &mut Comparison) -> Option<&'a RawValue> {
         if self.places.is_empty() {
-            self.index(keys);
+            self.index(keys, comparison);
         }
-        if self.places.len() > MAX_KEY_SETS || !keys.keys().eq(&self.names) {
+        if self.places.len() > MAX_KEY_SETS || !keys.iter().map(|(name, _)| &**name).eq(&self.names) {
             return None;
         }
         let of_set = |(has, places): (&Vec<bool>, &BTreeMap<Vec<String>, usize>)| {
-            let own = keys.values().zip(has).filter(|(_, has)| **has).map(|(value, _)| value.to_string());
+            let own = keys.iter().zip(has).filter(|(_, has)| **has).map(|((_, value), _)| canonical(value));
             places.get(&own.collect::<Vec<_>>()).copied()
         };
-        self.places.iter().filter_map(of_set).min().map(|place| &self.list[place])
-    }
-}
-
-/// Whether every value of `wanted` is in `live`, which may have more members, but not more list elements.
-fn contains(wanted: &Value, live: &Value) -> bool {
-    match (wanted, live) {
-        (Value::Object(wanted), Value::Object(live)) => {
-            wanted.iter().all(|(name, value)| live.get(name).is_some_and(|live| contains(value, live)))
-        }
-        (Value::Array(wanted), Value::Array(live)) => {
-            wanted.len() == live.len() && wanted.iter().zip(live).all(|(wanted, live)| contains(wanted, live))
-        }
-        _ => is_same(wanted, live),
+        self.places.iter().filter_map(of_set).min().map(|place| self.list[place])
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_applied;
-    use serde_json::json;
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use crate::allocations::counted;
+
+    fn is_applied(wanted: &Value, live: &Value, fields: &Value) -> bool {
+        super::is_applied(&wanted.to_string(), &live.to_string(), &fields.to_string(), &BTreeSet::new())
+    }
 
     #[track_caller]
-    fn check(wanted: serde_json::Value, expected: bool) {
+    fn check(wanted: Value, expected: bool) {
         let live = json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"name": "a", "namespace": "b", "uid": "1", "labels": {"app": "x", "theirs": "y"},
@@ -185,7 +302,7 @@ mod tests {
         assert!(!is_applied(&object("x"), &object("y"), &fields));
     }
 
-    fn wanted() -> serde_json::Value {
+    fn wanted() -> Value {
         json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"name": "a", "namespace": "b", "labels": {"app": "x"},
@@ -216,5 +333,48 @@ mod tests {
         let mut port = wanted();
         port["spec"]["ports"] = json!([{"port": 81}]);
         check(port, false);
+    }
+
+    #[test]
+    fn p18_a_live_object_of_the_worst_content_is_compared_in_a_few_times_its_text() {
+        let smallest = format!("[{}]", vec![r#"{"":0}"#; 50_000].join(","));
+        let members: Vec<String> = (0..50_000).map(|number| format!(r#""{number:x}":0"#)).collect();
+        let owned: Vec<String> = (0..50_000).map(|number| format!(r#""f:{number:x}":{{"f:a":{{}}}}"#)).collect();
+        let (members, owned) = (format!("{{{}}}", members.join(",")), format!("{{{}}}", owned.join(",")));
+        let leaf = r#"{"f:spec":{"f:a":{}}}"#.to_owned();
+        for (what, wanted, live, fields) in [
+            ("of others", "1".to_owned(), format!(r#"{{"spec":{{"a":1}},"theirs":{smallest}}}"#), leaf.clone()),
+            (
+                "in a leaf",
+                smallest.clone(),
+                format!(r#"{{"spec":{{"a":{}}}}}"#, smallest.replace('0', "1")),
+                leaf.clone(),
+            ),
+            ("in a map", members.clone(), format!(r#"{{"spec":{{"a":{}}}}}"#, members.replace('1', "2")), leaf),
+            (
+                "in the fields",
+                members,
+                format!(r#"{{"spec":{{"a":{smallest}}}}}"#),
+                format!(r#"{{"f:spec":{{"f:a":{owned}}}}}"#),
+            ),
+        ] {
+            let wanted = format!(r#"{{"spec":{{"a":{wanted}}}}}"#);
+            let text = wanted.len() + live.len() + fields.len();
+            let (count, found) = counted(|| super::is_applied(&wanted, &live, &fields, &BTreeSet::new()));
+            assert_eq!(found, what == "of others", "{what}");
+            assert!(count.peak_bytes.unsigned_abs() < 16 * text, "{what}: {} bytes for {text}", count.peak_bytes);
+        }
+    }
+
+    #[test]
+    fn x5_nested_levels_are_compared_as_far_as_objects_have_them_and_differ_beyond() {
+        let nested = |levels: usize, value: &str| format!("{}{value}{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+        let fields = |levels: usize| format!("{}{{}}{}", r#"{"f:a":"#.repeat(levels), "}".repeat(levels));
+        let is_applied = |levels| {
+            let text = nested(levels, "1");
+            super::is_applied(&text, &text, &fields(levels), &BTreeSet::new())
+        };
+        assert!(is_applied(20));
+        assert!(!is_applied(120), "in doubt an apply is needed");
     }
 }

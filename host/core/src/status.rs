@@ -4,10 +4,12 @@
 use std::cell::LazyCell;
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::contract::{Condition, ConditionStatus};
-use crate::json::is_same;
+use crate::json::compare::Comparison;
+use crate::json::level::{Level, Member, member};
 use crate::manifest::CustomResource;
 use crate::object::{Kind, Object};
 use crate::time::{self, Now};
@@ -101,26 +103,28 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
         return None;
     }
     let live = live_status(primary);
+    let before = conditions_of(&live);
     // Most calls want what is there, so that nothing asks who owns it.
-    let owned = LazyCell::new(|| owned_fields(primary, manager));
+    let owned = LazyCell::new(|| Owned::of(primary, manager));
     let mut changes = Map::new();
     if let Some(fields) = wanted.fields {
         let is_of_guest = |name: &str| name != "conditions" && name != "observedGeneration";
         for (name, value) in fields.iter().filter(|(name, _)| is_of_guest(name)) {
-            difference(live.get(name), value, name, &mut changes);
+            difference(member(&live, name), value, name, &mut changes);
         }
-        for name in live.keys().filter(|name| is_of_guest(name) && !fields.contains_key(*name)) {
-            if owned.contains_key(&format!("f:{name}")) {
-                changes.insert(name.to_owned(), Value::Null);
+        for (name, _) in live.iter().filter(|(name, _)| is_of_guest(name) && !fields.contains_key(&**name)) {
+            if owned.has_field(name) {
+                changes.insert(name.to_string(), Value::Null);
             }
         }
-        if shape.observed_generation && live.get("observedGeneration") != Some(&json!(wanted.generation)) {
+        let generation = member(&live, "observedGeneration").map(RawValue::get);
+        if shape.observed_generation && generation != Some(&*wanted.generation.to_string()) {
             changes.insert("observedGeneration".to_owned(), json!(wanted.generation));
         }
     }
     if shape.conditions || wanted.conditions.is_some_and(|conditions| !conditions.is_empty()) {
         let generation = shape.condition_generation.then_some(wanted.generation);
-        if let Some(after) = conditions(conditions_of(&live), |name| is_owned(&owned, name), wanted, generation, now) {
+        if let Some(after) = conditions(&before, |name| owned.has_condition(name), wanted, generation, now) {
             changes.insert("conditions".to_owned(), Value::Array(after));
         }
     }
@@ -129,7 +133,7 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
     }
     let mut metadata = json!({"uid": &*primary.uid});
     // A merge patch replaces the whole list, so another writer's change must be a conflict.
-    let replaces_others = || changes.contains_key("conditions") && has_foreign_condition(&live, &owned, wanted);
+    let replaces_others = || changes.contains_key("conditions") && has_foreign_condition(&before, &owned, wanted);
     if wanted.at_version || replaces_others() {
         metadata["resourceVersion"] = json!(primary.resource_version.0.to_string());
     }
@@ -137,64 +141,97 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
 }
 
 /// Whether another manager has a condition on this object.
-fn has_foreign_condition(live: &Map<String, Value>, owned: &Map<String, Value>, wanted: &Wanted<'_>) -> bool {
+fn has_foreign_condition(live: &[Value], owned: &Owned<'_>, wanted: &Wanted<'_>) -> bool {
     let is_ours = |name: &str| {
-        is_of_host(name) || is_owned(owned, name) || wanted.conditions.into_iter().flatten().any(|c| c.name == name)
+        is_of_host(name) || owned.has_condition(name) || wanted.conditions.into_iter().flatten().any(|c| c.name == name)
     };
-    conditions_of(live).iter().any(|condition| !is_ours(condition["type"].as_str().unwrap_or_default()))
-}
-
-/// Whether the field set of our manager has the condition of this type.
-fn is_owned(owned: &Map<String, Value>, name: &str) -> bool {
-    owned.get("f:conditions").is_some_and(|set| !set[format!("k:{}", json!({"type": name}))].is_null())
+    live.iter().any(|condition| !is_ours(condition["type"].as_str().unwrap_or_default()))
 }
 
 /// Whether the object has the condition [`STALLED`] with this reason and message.
 pub fn shows_stalled(primary: &Object, reason: &str, message: &str) -> bool {
-    find(conditions_of(&live_status(primary)), STALLED).is_some_and(|condition| {
+    find(&conditions_of(&live_status(primary)), STALLED).is_some_and(|condition| {
         condition["status"] == "True" && condition["reason"] == reason && condition["message"] == message
     })
 }
 
-fn live_status(primary: &Object) -> Map<String, Value> {
-    primary.status().and_then(|status| serde_json::from_str(status).ok()).unwrap_or_default()
+/// The members of the live status, each as text: who may write it may write anything.
+fn live_status(primary: &Object) -> Vec<Member<'_>> {
+    primary.status().map_or_else(Vec::new, members_of)
 }
 
-fn conditions_of(live: &Map<String, Value>) -> &[Value] {
-    live.get("conditions").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+fn members_of(text: &str) -> Vec<Member<'_>> {
+    serde_json::from_str(text).ok().and_then(members_if_object).unwrap_or_default()
 }
 
-/// `f:status` of the field set of our manager.
-fn owned_fields(primary: &Object, manager: &str) -> Map<String, Value> {
-    let entry = primary.own_fields.iter().find(|own| &*own.subresource == "status" && &*own.manager == manager);
-    let fields = entry.and_then(|own| serde_json::from_str::<Value>(&own.fields).ok());
-    match fields.and_then(|mut fields| fields.get_mut("f:status").map(Value::take)) {
-        Some(Value::Object(fields)) => fields,
-        _ => Map::new(),
+fn conditions_of(live: &[Member<'_>]) -> Vec<Value> {
+    member(live, "conditions").and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default()
+}
+
+/// The field set of our manager in the status.
+#[derive(Default)]
+struct Owned<'a> {
+    fields: Vec<Member<'a>>,
+    conditions: Vec<Member<'a>>,
+}
+
+impl<'a> Owned<'a> {
+    fn of(primary: &'a Object, manager: &str) -> Self {
+        let entry = primary.own_fields.iter().find(|own| &*own.subresource == "status" && &*own.manager == manager);
+        let all = entry.map_or_else(Vec::new, |own| members_of(&own.fields));
+        let within =
+            |members: &[Member<'a>], name| member(members, name).map_or_else(Vec::new, |of| members_of(of.get()));
+        let fields = within(&all, "f:status");
+        Self { conditions: within(&fields, "f:conditions"), fields }
+    }
+
+    fn has_field(&self, name: &str) -> bool {
+        member(&self.fields, &format!("f:{name}")).is_some()
+    }
+
+    /// Whether it has the condition of this type.
+    fn has_condition(&self, name: &str) -> bool {
+        member(&self.conditions, &format!("k:{}", json!({"type": name}))).is_some()
     }
 }
 
 /// Adds to `changes` what makes `live` equal to `wanted` under `name`. As in a merge patch, null means absent.
-fn difference(live: Option<&Value>, wanted: &Value, name: &str, changes: &mut Map<String, Value>) {
-    match (live, wanted) {
-        (None | Some(Value::Null), Value::Null) => {}
-        (Some(Value::Object(live)), Value::Object(wanted)) => {
+fn difference(live: Option<&RawValue>, wanted: &Value, name: &str, changes: &mut Map<String, Value>) {
+    let live = live.filter(|live| live.get() != "null");
+    match (live.map(|live| (live, members_if_object(live))), wanted) {
+        (None, Value::Null) => {}
+        (Some((_, Some(live))), Value::Object(wanted)) => {
             let mut inner = Map::new();
             for (name, value) in wanted {
-                difference(live.get(name), value, name, &mut inner);
+                difference(member(&live, name), value, name, &mut inner);
             }
-            for name in live.keys().filter(|name| !wanted.contains_key(*name)) {
-                inner.insert(name.clone(), Value::Null);
+            for (name, _) in live.iter().filter(|(name, _)| !wanted.contains_key(&**name)) {
+                inner.insert(name.to_string(), Value::Null);
             }
             if !inner.is_empty() {
                 changes.insert(name.to_owned(), Value::Object(inner));
             }
         }
-        (Some(live), wanted) if is_same(live, wanted) => {}
+        (Some((live, None)), wanted) if is_equal(live, wanted) => {}
         _ => {
             changes.insert(name.to_owned(), wanted.clone());
         }
     }
+}
+
+fn members_if_object(text: &RawValue) -> Option<Vec<Member<'_>>> {
+    match Level::of(text, usize::MAX) {
+        Level::Object(members) => Some(members),
+        Level::List(_) | Level::Scalar | Level::Wide => None,
+    }
+}
+
+/// Whether a list or a scalar is equal to what is wanted, of which the text is as long or shorter in any notation of the API
+/// server's.
+fn is_equal(live: &RawValue, wanted: &Value) -> bool {
+    let wanted = wanted.to_string();
+    let raw = serde_json::from_str::<&RawValue>(&wanted).expect("a value has a JSON form");
+    Comparison::new(live.get().len() + wanted.len()).is_same(live, raw)
 }
 
 /// The wanted conditions, or None when they are those `before`.

@@ -1,18 +1,17 @@
 //! A live Secret: its values, which of them the host made, and its text without those. It is read member by member and stays text: a
 //! tree can take a hundred times its text, and anybody may send one.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Error;
 use serde_json::value::RawValue;
 
 use super::record::Record;
 use super::wanted::{AUTHORITY, CERTIFICATE};
+use crate::json::level::Key;
 use crate::well_known::GENERATED_ANNOTATION;
 
 /// kubectl keeps what was applied in it, perhaps with the values of an object that somebody has exported.
@@ -191,10 +190,6 @@ fn object(value: &RawValue) -> Option<&RawValue> {
     Some(value).filter(|value| value.get().starts_with('{'))
 }
 
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-
 struct Members<F>(F);
 
 impl<'de, F: FnMut(&str, &'de RawValue)> Visitor<'de> for Members<F> {
@@ -205,7 +200,7 @@ impl<'de, F: FnMut(&str, &'de RawValue)> Visitor<'de> for Members<F> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        while let Some((name, value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+        while let Some((name, value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
             (self.0)(&name.0, value);
         }
         Ok(())

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::applied::{self, Applied, is_applied};
 use super::fault::bad;
@@ -18,6 +19,7 @@ use super::prepared::{Action, Body, PreparedAction, PreparedChild};
 use crate::contract::{self, GuestFault, PatchKind};
 use crate::digest::fingerprint;
 use crate::eviction::Blocked;
+use crate::json::compare::Comparison;
 use crate::json::is_same;
 use crate::limits::{MAX_ACTIONS, MAX_CHILD_BYTES, MAX_DELETES_PER_PLAN};
 use crate::manifest::writes::{WriteVerb, allows, allows_subresource};
@@ -34,6 +36,10 @@ pub type Sent = BTreeMap<(ObjectRef, Option<Arc<str>>), (u128, ResourceVersion)>
 /// Operations of a JSON patch times the bytes of its object, beyond which nobody tries what it would change: a hundred on a
 /// large object, thousands on an ordinary one.
 const MAX_OPERATED_BYTES: usize = 64 << 20;
+
+/// Of an object of which a tree is built: the tree has a hundred times as much at most. A JSON patch of a larger one is sent once for
+/// each of its versions.
+const MAX_TREE_TEXT: usize = 64 << 10;
 
 /// The results of earlier writes of a key.
 #[derive(Debug)]
@@ -324,24 +330,29 @@ fn is_patched(live: &Object, patch_kind: PatchKind, body: &str, subresource: Opt
     if subresource.is_some_and(|subresource| subresource != "status") {
         return false;
     }
-    let (Ok(before), Ok(patch)) = (serde_json::from_str::<Value>(live.json()), serde_json::from_str::<Value>(body))
-    else {
-        return false;
-    };
-    let mut after = before.clone();
     match patch_kind {
-        PatchKind::Strategic if !is_plain(&patch) => return false,
-        PatchKind::Merge | PatchKind::Strategic => json_patch::merge(&mut after, &patch),
-        PatchKind::Json => {
-            let Ok(operations) = serde_json::from_value::<json_patch::Patch>(patch) else { return false };
-            // Each may move all items of a list.
-            let is_long = operations.len().saturating_mul(live.json().len()) > MAX_OPERATED_BYTES;
-            if is_long || operations.iter().any(multiplies) || json_patch::patch(&mut after, &operations).is_err() {
-                return false;
-            }
+        PatchKind::Strategic if !serde_json::from_str(body).is_ok_and(|patch| is_plain(&patch)) => false,
+        PatchKind::Merge | PatchKind::Strategic => {
+            let raw = |text| serde_json::from_str::<&RawValue>(text).ok();
+            let texts = raw(live.json()).zip(raw(body));
+            texts.is_some_and(|(before, patch)| {
+                Comparison::new(before.get().len() + patch.get().len()).is_merged(before, patch)
+            })
         }
+        PatchKind::Json => is_operated(live, body),
     }
-    is_same(&before, &after)
+}
+
+/// The same of a JSON patch, whose operations need a tree of the object.
+fn is_operated(live: &Object, body: &str) -> bool {
+    let Ok(operations) = serde_json::from_str::<json_patch::Patch>(body) else { return false };
+    let is_long = operations.len().saturating_mul(live.json().len()) > MAX_OPERATED_BYTES;
+    if is_long || live.json().len() > MAX_TREE_TEXT || operations.iter().any(multiplies) {
+        return false;
+    }
+    let Ok(before) = serde_json::from_str::<Value>(live.json()) else { return false };
+    let mut after = before.clone();
+    json_patch::patch(&mut after, &operations).is_ok() && is_same(&before, &after)
 }
 
 /// Whether an operation makes more of what is there: forty copies of an object into itself have more bytes than any memory,

@@ -4,12 +4,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::body;
 use super::prepared::PreparedChild;
 use crate::contract::Handling;
-use crate::json::is_same;
+use crate::json::compare::Comparison;
+use crate::json::level::Level;
 use crate::object::{Object, ObjectRef};
 use crate::well_known::{AGGREGATE_LABEL, HOST, MANAGED_BY_LABEL, OWNER_UID_LABEL, PART_OF_LABEL, PLUGIN};
 use crate::write::{Precondition, WriteOp};
@@ -86,29 +87,19 @@ pub(super) fn adopt(child: &PreparedChild, primary: &Object, live: &Object, pars
 }
 
 fn is_as_wanted(child: &PreparedChild, live: &Object) -> bool {
-    let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
-    parse(live.json()).zip(parse(&child.object)).is_some_and(|(live, wanted)| has(&live, &wanted))
-}
-
-/// Whether a value has all members of another. Lists have the same length, since what to merge depends on the schema.
-fn has(live: &Value, wanted: &Value) -> bool {
-    match (live, wanted) {
-        (Value::Object(live), Value::Object(wanted)) => wanted
-            .iter()
-            .all(|(name, wanted)| live.get(name).map_or_else(|| is_nothing(wanted), |live| has(live, wanted))),
-        (Value::Array(live), Value::Array(wanted)) => {
-            live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| has(live, wanted))
-        }
-        _ => is_same(live, wanted),
-    }
+    let raw = |text| serde_json::from_str::<&RawValue>(text).ok();
+    let texts = raw(live.json()).zip(raw(&child.object));
+    texts.is_some_and(|(live, wanted)| {
+        Comparison::new(live.get().len() + wanted.get().len()).has(live, wanted, is_nothing)
+    })
 }
 
 /// Whether the API server may leave out a member of this value.
-fn is_nothing(wanted: &Value) -> bool {
-    match wanted {
-        Value::Null => true,
-        Value::Object(members) => members.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
-    }
+fn is_nothing(wanted: &RawValue) -> bool {
+    wanted.get() == "null"
+        || match Level::of(wanted, 1) {
+            Level::Object(members) => members.is_empty(),
+            Level::List(items) => items.is_empty(),
+            Level::Scalar | Level::Wide => false,
+        }
 }

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::parsing::Parsing;
 use super::prepared::Body;
 use crate::digest::fingerprint;
 use crate::generated::Wanted;
 use crate::object::{Object, ObjectRef, OwnFields, ResourceVersion, Verdict};
 use crate::own_fields;
-use crate::well_known::GENERATED_ANNOTATION;
 
 /// The fingerprint of the last apply of each object, and the version that it made. A value that the API server rewrites
 /// (the quantity "0.5" becomes "500m") never equals the wanted one, but is applied as long as the object has this
@@ -71,18 +68,6 @@ fn size(live: &Object, own: &OwnFields, body: &Body) -> usize {
 }
 
 fn compare(live: &Object, own: &OwnFields, body: &Body, generated: &[Wanted]) -> bool {
-    let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
-    let (Some(fields), Some(object), Some(mut wanted)) = (parse(&own.fields), parse(live.json()), parse(&body.text))
-    else {
-        return false;
-    };
-    if !generated.is_empty() {
-        // The live object has these values; what is compared is whether they and no others are recorded as ours.
-        for key in generated.iter().flat_map(Wanted::keys) {
-            wanted["data"][key] = object["data"][key].clone();
-        }
-        wanted["metadata"]["annotations"][GENERATED_ANNOTATION] =
-            object["metadata"]["annotations"][GENERATED_ANNOTATION].clone();
-    }
-    own_fields::is_applied(&wanted, &object, &fields)
+    let generated = generated.iter().flat_map(Wanted::keys).collect();
+    own_fields::is_applied(&body.text, live.json(), &own.fields, &generated)
 }

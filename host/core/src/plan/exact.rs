@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::actions::Memory;
 use super::fault::bad;
@@ -11,6 +12,7 @@ use super::parsing::Parsing;
 use super::prepared::{Body, Exact, PreparedChild};
 use crate::contract::{Child, GuestFault, PatchKind};
 use crate::digest::fingerprint;
+use crate::json::level::{Level, Member, member};
 use crate::object::{Object, Verdict};
 use crate::projection::path;
 use crate::write::{Precondition, WriteOp};
@@ -112,24 +114,29 @@ fn fingerprint_of(child: &PreparedChild, body: &Body) -> u128 {
 
 /// The JSON merge patch, or None when nothing has to go.
 fn patch(child: &PreparedChild, body: &Body, live: &Object) -> Option<String> {
-    let live: Value = serde_json::from_str(live.json()).ok()?;
-    let wanted: Value = serde_json::from_str(&body.text).ok()?;
+    let live: &RawValue = serde_json::from_str(live.json()).ok()?;
+    let wanted: &RawValue = serde_json::from_str(&body.text).ok()?;
     let mut patch = Value::Null;
     for path in child.exact.paths.iter() {
         let path = path::parse(path).expect("prepare has parsed this path");
-        let Some(Value::Object(found)) = at(&live, &path) else { continue };
-        let wanted = at(&wanted, &path);
+        let Some(found) = members_at(live, &path) else { continue };
+        let wanted = members_at(wanted, &path).unwrap_or_default();
         let is_generated =
             |name: &str| path == ["data"] && child.generated.iter().any(|own| own.keys().any(|key| key == name));
-        let is_wanted = |name: &str| wanted.is_some_and(|wanted| wanted.get(name).is_some()) || is_generated(name);
-        for name in found.keys().filter(|name| !is_wanted(name)) {
+        let is_wanted = |name: &str| member(&wanted, name).is_some() || is_generated(name);
+        for (name, _) in found.iter().filter(|(name, _)| !is_wanted(name)) {
             let place = path.iter().fold(&mut patch, |place, member| &mut place[member.as_str()]);
-            place[name.as_str()] = Value::Null;
+            place[&**name] = Value::Null;
         }
     }
     (!patch.is_null()).then(|| patch.to_string())
 }
 
-fn at<'a>(tree: &'a Value, path: &[String]) -> Option<&'a Value> {
-    path.iter().try_fold(tree, |value, member| value.get(member))
+/// The members of the object at a path.
+fn members_at<'a>(text: &'a RawValue, path: &[String]) -> Option<Vec<Member<'a>>> {
+    let members = |text| match Level::of(text, usize::MAX) {
+        Level::Object(members) => Some(members),
+        Level::List(_) | Level::Scalar | Level::Wide => None,
+    };
+    path.iter().try_fold(members(text)?, |found, name| members(member(&found, name)?))
 }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::allocations::counted;
 use crate::object::tests::decode;
 
 const NOW: Now = Now { mono_ms: 0, unix_ms: 1_700_000_000_000 };
@@ -228,4 +229,20 @@ fn fields_that_the_schema_would_prune_are_not_written() {
     let text = patch(&live, "mortise/p", narrow, &wanted, NOW).unwrap();
     assert_eq!(&*text, r#"{"metadata":{"uid":"u"},"status":{"n":1}}"#);
     assert_eq!(patch(&live, "mortise/p", StatusShape::default(), &wanted, NOW), None);
+}
+
+#[test]
+fn p18_a_status_and_a_field_set_of_the_worst_content_are_compared_in_a_few_times_their_text() {
+    let smallest: Vec<Value> = (0..50_000).map(|_| json!({"": 0})).collect();
+    let owned: Map<String, Value> = (0..20_000).map(|number| (format!("f:{number:x}"), json!({"f:a": {}}))).collect();
+    let live = object(json!({"n": 1, "theirs": smallest}), Value::Object(owned));
+    let text = live.json().len() + live.own_fields.iter().map(|own| own.fields.len()).sum::<usize>();
+    for (n, is_patched) in [(1, false), (2, true)] {
+        let fields = map(json!({"n": n}));
+        let wanted = Wanted { fields: Some(&fields), conditions: Some(&[]), generation: 0, ..NONE };
+        let (count, patch) =
+            counted(|| patch(&live, "mortise/p", StatusShape { observed_generation: false, ..FULL }, &wanted, NOW));
+        assert_eq!(patch.is_some(), is_patched);
+        assert!(count.peak_bytes.unsigned_abs() < 4 * text, "{} bytes for {text}", count.peak_bytes);
+    }
 }

@@ -88,7 +88,8 @@ impl Reconciler {
     ) -> Option<WriteOp> {
         let controller = self.controllers.get(&key.controller)?;
         let text = prepared.and_then(|prepared| prepared.status.as_deref());
-        let bytes = primary.json().len() + text.map_or(0, str::len);
+        let fields: usize = primary.own_fields.iter().map(|own| own.fields.len()).sum();
+        let bytes = primary.json().len() + fields + text.map_or(0, str::len);
         self.charges.add(&mut self.queue, &controller.share, cost::of_text(bytes));
         let fields = text.map(|text| serde_json::from_str(text).expect("prepare has parsed this text"));
         let stalled = self.keys.get(key).and_then(|state| state.stalled.as_ref());
