@@ -1,5 +1,5 @@
-//! A live Secret: its values, which of them the host made, and its text without those. It is read member by member and stays text: a
-//! tree can take a hundred times its text, and anybody may send one.
+//! A live Secret: its values, which of them the host made, and its text without those. It is read member by member and stays
+//! text: a tree can take a hundred times its text, and anybody may send one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -37,8 +37,8 @@ pub type Sent = BTreeMap<(ObjectRef, Option<Arc<str>>), (u128, ResourceVersion)>
 /// large object, thousands on an ordinary one.
 const MAX_OPERATED_BYTES: usize = 64 << 20;
 
-/// Of an object of which a tree is built: the tree has a hundred times as much at most. A JSON patch of a larger one is sent once for
-/// each of its versions.
+/// Of an object of which a tree is built: the tree has a hundred times as much at most. A JSON patch of a larger one is sent
+/// once for each of its versions.
 const MAX_TREE_TEXT: usize = 64 << 10;
 
 /// The results of earlier writes of a key.
