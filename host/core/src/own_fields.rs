@@ -150,10 +150,7 @@ impl Applied<'_> {
     /// We own a key with a default only if the guest wrote it, or once did: then its element would have another key if its
     /// value had changed.
     fn is_element(&mut self, wanted: &RawValue, live: &RawValue, fields: &RawValue, keys: &[Member<'_>]) -> bool {
-        let level = |comparison: &mut Comparison, text| match comparison.level(text) {
-            Level::Object(members) => Some(members),
-            Level::List(_) | Level::Scalar | Level::Wide => None,
-        };
+        let level = |comparison: &mut Comparison, text| comparison.level(text).into_members();
         let (wanted, live) = (level(&mut self.comparison, wanted), level(&mut self.comparison, live));
         let (Some(wanted), Some(live), Some(fields)) = (wanted, live, level(&mut self.comparison, fields)) else {
             return false;

@@ -109,8 +109,10 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
     let mut changes = Map::new();
     if let Some(fields) = wanted.fields {
         let is_of_guest = |name: &str| name != "conditions" && name != "observedGeneration";
+        // Read on the event loop, however deep the guest's status is.
+        let mut comparison = Comparison::new(2 * primary.status().map_or(0, str::len));
         for (name, value) in fields.iter().filter(|(name, _)| is_of_guest(name)) {
-            difference(member(&live, name), value, name, &mut changes);
+            difference(member(&live, name), value, name, &mut comparison, &mut changes);
         }
         for (name, _) in live.iter().filter(|(name, _)| is_of_guest(name) && !fields.contains_key(&**name)) {
             if owned.has_field(name) {
@@ -161,7 +163,8 @@ fn live_status(primary: &Object) -> Vec<Member<'_>> {
 }
 
 fn members_of(text: &str) -> Vec<Member<'_>> {
-    serde_json::from_str(text).ok().and_then(members_if_object).unwrap_or_default()
+    let members = |text| Level::of(text, usize::MAX).into_members();
+    serde_json::from_str(text).ok().and_then(members).unwrap_or_default()
 }
 
 fn conditions_of(live: &[Member<'_>]) -> Vec<Value> {
@@ -195,43 +198,46 @@ impl<'a> Owned<'a> {
     }
 }
 
-/// Adds to `changes` what makes `live` equal to `wanted` under `name`. As in a merge patch, null means absent.
-fn difference(live: Option<&RawValue>, wanted: &Value, name: &str, changes: &mut Map<String, Value>) {
-    let live = live.filter(|live| live.get() != "null");
-    match (live.map(|live| (live, members_if_object(live))), wanted) {
-        (None, Value::Null) => {}
-        (Some((_, Some(live))), Value::Object(wanted)) => {
-            let mut inner = Map::new();
-            for (name, value) in wanted {
-                difference(member(&live, name), value, name, &mut inner);
-            }
-            for (name, _) in live.iter().filter(|(name, _)| !wanted.contains_key(&**name)) {
-                inner.insert(name.to_string(), Value::Null);
-            }
-            if !inner.is_empty() {
-                changes.insert(name.to_owned(), Value::Object(inner));
-            }
-        }
-        (Some((live, None)), wanted) if is_equal(live, wanted) => {}
-        _ => {
+/// Adds to `changes` what makes `live` equal to `wanted` under `name`. As in a merge patch, null means absent. What takes too
+/// long to compare counts as different.
+fn difference(
+    live: Option<&RawValue>,
+    wanted: &Value,
+    name: &str,
+    comparison: &mut Comparison,
+    changes: &mut Map<String, Value>,
+) {
+    let Some(live) = live.filter(|live| live.get() != "null") else {
+        if !wanted.is_null() {
             changes.insert(name.to_owned(), wanted.clone());
         }
+        return;
+    };
+    let is_same = match (wanted, live.get().starts_with('{')) {
+        (Value::Object(wanted), true) => match comparison.level(live).into_members() {
+            Some(live) => {
+                let mut inner = Map::new();
+                for (name, value) in wanted {
+                    difference(member(&live, name), value, name, comparison, &mut inner);
+                }
+                for (name, _) in live.iter().filter(|(name, _)| !wanted.contains_key(&**name)) {
+                    inner.insert(name.to_string(), Value::Null);
+                }
+                if !inner.is_empty() {
+                    changes.insert(name.to_owned(), Value::Object(inner));
+                }
+                return;
+            }
+            None => false,
+        },
+        (Value::Object(_), false) | (_, true) => false,
+        (wanted, false) => {
+            serde_json::from_str::<&RawValue>(&wanted.to_string()).is_ok_and(|wanted| comparison.is_same(live, wanted))
+        }
+    };
+    if !is_same {
+        changes.insert(name.to_owned(), wanted.clone());
     }
-}
-
-fn members_if_object(text: &RawValue) -> Option<Vec<Member<'_>>> {
-    match Level::of(text, usize::MAX) {
-        Level::Object(members) => Some(members),
-        Level::List(_) | Level::Scalar | Level::Wide => None,
-    }
-}
-
-/// Whether a list or a scalar is equal to what is wanted, of which the text is as long or shorter in any notation of the API
-/// server's.
-fn is_equal(live: &RawValue, wanted: &Value) -> bool {
-    let wanted = wanted.to_string();
-    let raw = serde_json::from_str::<&RawValue>(&wanted).expect("a value has a JSON form");
-    Comparison::new(live.get().len() + wanted.len()).is_same(live, raw)
 }
 
 /// The wanted conditions, or None when they are those `before`.

@@ -1,5 +1,5 @@
 //! What a JSON text costs as a tree: one scan of the text in, bytes as the allocator gives them out. A tree can take a hundred
-//! times its text, so it is counted before it is built. It must not know what the text says.
+//! times its text; the targets allow that where the host builds one. It must not know what the text says.
 
 use mortise_core::heap::{allocation, tree};
 use serde_json::Value;

@@ -35,6 +35,14 @@ impl<'a> Level<'a> {
         }
     }
 
+    /// Its members; None when it is no object.
+    pub(crate) fn into_members(self) -> Option<Vec<Member<'a>>> {
+        match self {
+            Self::Object(members) => Some(members),
+            Self::List(_) | Self::Scalar | Self::Wide => None,
+        }
+    }
+
     /// Members or items.
     pub(crate) fn len(&self) -> usize {
         match self {

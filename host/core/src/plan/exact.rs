@@ -134,9 +134,6 @@ fn patch(child: &PreparedChild, body: &Body, live: &Object) -> Option<String> {
 
 /// The members of the object at a path.
 fn members_at<'a>(text: &'a RawValue, path: &[String]) -> Option<Vec<Member<'a>>> {
-    let members = |text| match Level::of(text, usize::MAX) {
-        Level::Object(members) => Some(members),
-        Level::List(_) | Level::Scalar | Level::Wide => None,
-    };
+    let members = |text| Level::of(text, usize::MAX).into_members();
     path.iter().try_fold(members(text)?, |found, name| members(member(&found, name)?))
 }
