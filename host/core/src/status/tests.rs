@@ -246,3 +246,15 @@ fn p18_a_status_and_a_field_set_of_the_worst_content_are_compared_in_a_few_times
         assert!(count.peak_bytes.unsigned_abs() < 4 * text, "{} bytes for {text}", count.peak_bytes);
     }
 }
+
+#[test]
+fn x5_a_status_of_many_levels_is_compared_as_far_as_objects_have_them_and_differs_beyond() {
+    for (levels, is_patched) in [(30, false), (90, true)] {
+        let nested = (0..levels).fold(json!("x".repeat(10_000)), |inner, _| json!({"a": inner}));
+        let live = object(json!({"n": nested}), json!({}));
+        let fields = map(json!({"n": nested}));
+        let wanted = Wanted { fields: Some(&fields), conditions: Some(&[]), ..NONE };
+        let patch = patch(&live, "mortise/p", StatusShape { observed_generation: false, ..FULL }, &wanted, NOW);
+        assert_eq!(patch.is_some(), is_patched, "{levels} levels");
+    }
+}
