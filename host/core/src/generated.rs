@@ -5,7 +5,7 @@
 
 pub use self::complete::{Pair, RandomSource, complete};
 pub use self::record::Record;
-pub use self::secret::{Secret, hide, hide_reviewed};
+pub use self::secret::{Secret, hide};
 pub use self::wanted::{AUTHORITY, CERTIFICATE, Draws, PRIVATE_KEY, Recipe, Wanted, fingerprint_of};
 
 mod complete;

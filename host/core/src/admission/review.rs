@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::{AdmissionBackend, AdmissionRequest, Checked, Operation, Verdict, Violation, defaults};
 use crate::contract::GuestFault;
-use crate::generated;
 use crate::manifest::AdmissionSpec;
 use crate::object::Kind;
 use crate::text::{DENIAL, WARNING};
@@ -116,10 +115,6 @@ impl Review {
         };
         let Some(object) = object else {
             return Err("the AdmissionReview carries no object".to_owned());
-        };
-        // Also of other kinds: an object with the record of generated values is one that the host may have written.
-        let Ok((object, old)) = generated::hide_reviewed(object, old) else {
-            return Err("the object of the AdmissionReview cannot be read".to_owned());
         };
         let api_version = match &*request.kind.group {
             "" => request.kind.version,

@@ -482,11 +482,22 @@ fn a_review_of_the_worst_objects_takes_some_times_its_text() {
         assert_eq!(answer.fault.unwrap().reason(), "BadOutcome", "it changed the status");
     });
     assert!(count.allocated_bytes < 16 * text.len(), "{} of {}", count.allocated_bytes, text.len());
+}
 
-    let recorded = body(&with(r#""annotations":{"mortise.dev/generated":"{}"}"#));
-    let (count, review) = parse(&recorded);
-    assert!(review.unwrap().request(Purpose::Mutate, 0).unwrap().object.ends_with("0}]}"));
-    assert!(count.allocated_bytes < 4 * recorded.len(), "{} of {}", count.allocated_bytes, recorded.len());
+#[test]
+fn a_check_sees_every_value_of_an_object_whatever_its_annotations_say() {
+    let record = r#"{"image":{"recipe":"alphanumeric-8","drawnAt":"2026-01-01T00:00:00Z"}}"#;
+    for annotation in [record, "["] {
+        let mut object = greeting();
+        object["metadata"]["annotations"] = json!({"mortise.dev/generated": annotation});
+        object["data"] = json!({"image": "evil"});
+        object["stringData"] = json!({"image": "evil"});
+        for (operation, old) in [("CREATE", Value::Null), ("UPDATE", object.clone())] {
+            let request = review(operation, &object, &old).request(Purpose::Validate, 0).unwrap();
+            let seen: Value = serde_json::from_str(&request.object).unwrap();
+            assert_eq!((&seen["data"], &seen["stringData"]), (&object["data"], &object["stringData"]), "{annotation}");
+        }
+    }
 }
 
 #[test]

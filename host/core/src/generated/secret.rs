@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Error;
@@ -158,31 +157,6 @@ pub fn hide(text: &str) -> Result<(String, Record), Error> {
     let record = secret.record();
     let text = secret.without(&secret.hidden(record.as_ref()))?;
     Ok((text, record.unwrap_or_default()))
-}
-
-/// The same of a Secret in review and its stored form: a value is hidden in both if one of them records it.
-///
-/// # Errors
-/// One of them is not JSON.
-pub fn hide_reviewed(object: Arc<str>, old: Option<Arc<str>>) -> Result<(Arc<str>, Option<Arc<str>>), Error> {
-    let has_record = |text: &Arc<str>| text.contains(GENERATED_ANNOTATION);
-    if !has_record(&object) && !old.as_ref().is_some_and(has_record) {
-        return Ok((object, old));
-    }
-    let secret = Secret::read(&object)?;
-    let stored = old.as_deref().map(Secret::read).transpose()?;
-    let mut hidden = secret.hidden(secret.record().as_ref());
-    if let Some(stored) = &stored {
-        hidden = match (hidden, stored.hidden(stored.record().as_ref())) {
-            (Hidden::Keys(mut keys), Hidden::Keys(others)) => {
-                keys.extend(others);
-                Hidden::Keys(keys)
-            }
-            _ => Hidden::All,
-        };
-    }
-    let without = |secret: &Secret<'_>| secret.without(&hidden).map(Arc::from);
-    Ok((without(&secret)?, stored.as_ref().map(without).transpose()?))
 }
 
 /// A value that is an object.

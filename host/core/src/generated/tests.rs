@@ -199,19 +199,6 @@ fn g8_no_value_is_in_a_decoded_secret_and_each_is_still_known_to_be_there() {
 }
 
 #[test]
-fn g8_a_review_hides_what_the_stored_object_records_also_of_an_object_without_the_record() {
-    let object = completed(None, &[password("")], NOW_MS, &mut Counting::default());
-    let mut without = object.clone();
-    without["metadata"]["annotations"] = json!({});
-    let value = object["data"]["password"].as_str().unwrap();
-    let texts = [object.to_string(), without.to_string()].map(Arc::<str>::from);
-    let (new, old) = hide_reviewed(Arc::clone(&texts[1]), Some(Arc::clone(&texts[0]))).unwrap();
-    assert!(!new.contains(value) && !old.unwrap().contains(value));
-    let (new, old) = hide_reviewed(Arc::clone(&texts[1]), None).unwrap();
-    assert_eq!((new, old), (Arc::clone(&texts[1]), None), "nothing says that the host has made it");
-}
-
-#[test]
 fn g8_a_value_is_hidden_wherever_a_member_of_its_key_is() {
     let record = json!({"password": {"recipe": "bytes-8", "drawnAt": "2026-01-01T00:00:00Z"}}).to_string();
     let metadata = format!(
