@@ -329,11 +329,7 @@ impl Lifecycle {
                 }
                 Resolved::Gone(source, refusal) => self.close(&name, source, refusal, None, cx),
                 Resolved::Closed(source, refusal, tenant) => self.close(&name, source, refusal, tenant, cx),
-                Resolved::Mismatch(offer, refusal) => {
-                    let (source, tenant) = (Arc::clone(&offer.source), offer.tenant.clone());
-                    self.plugins.entry(Arc::clone(&name)).or_default().read = Some(offer);
-                    self.take_unreadable(&name, source, refusal, tenant, cx);
-                }
+                Resolved::Mismatch(offer, refusal) => self.refuse_mismatch(&name, offer, refusal, cx),
                 Resolved::Unknown => {
                     self.plugins.entry(Arc::clone(&name)).or_default();
                     self.mark_dirty(&name);
@@ -343,6 +339,20 @@ impl Lifecycle {
             self.suspend(&name, cx);
         }
         self.sync_dirty(cx);
+    }
+
+    /// Another component is there than is pinned. What serves continues if it is the pinned one, and ends else.
+    fn refuse_mismatch(&mut self, name: &Arc<str>, offer: Offer, refusal: Refusal, cx: &mut Context<'_>) {
+        let (source, tenant) = (Arc::clone(&offer.source), offer.tenant.clone());
+        let pin = self.sources.specs.get(name).and_then(|spec| spec.digest.clone());
+        let plugin = self.plugins.entry(Arc::clone(name)).or_default();
+        plugin.read = Some(offer);
+        let serves_another = plugin.active.as_ref().is_some_and(|active| Some(&active.version.digest) != pin.as_ref());
+        if serves_another {
+            self.close(name, source, refusal, tenant, cx);
+        } else {
+            self.take_unreadable(name, source, refusal, tenant, cx);
+        }
     }
 
     /// What serves of a plugin ends, and nothing comes up.

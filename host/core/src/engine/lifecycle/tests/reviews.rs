@@ -360,14 +360,16 @@ fn g9_l5_what_was_denied_before_a_change_of_rights_is_forgotten_since_every_call
     );
 }
 
-/// A plugin that serves, and whose source has another digest than may serve from now on.
+/// A plugin that serves what is pinned, and whose source has another component.
 fn pinned_elsewhere(spec: &Value) -> Alone {
     let mut alone = Alone::identified();
     alone.review(&Readable::Everywhere);
     alone.settle();
     let mut pinned = spec.clone();
-    pinned["digest"] = json!("2");
+    pinned["digest"] = json!("1");
     alone.want("podset", pinned);
+    alone.settle();
+    alone.source("podset", "2");
     alone.settle();
     alone
 }
@@ -385,7 +387,7 @@ fn g9_namespaces_that_are_taken_away_count_at_once_also_while_the_source_offers_
 fn g9_a_version_that_none_replaces_ends_with_the_account_that_its_plugin_names_no_more() {
     let mut alone = pinned_elsewhere(&json!({"serviceAccountName": "podset"}));
     assert_eq!(alone.ready("podset"), "True ServingPrevious");
-    alone.want("podset", json!({"serviceAccountName": "narrow", "digest": "2"}));
+    alone.want("podset", json!({"serviceAccountName": "narrow", "digest": "1"}));
     alone.settle();
     assert_eq!(alone.ready("podset"), "False DigestMismatch");
     assert!(alone.log().contains(&"withdraw podset".to_owned()));

@@ -85,6 +85,11 @@ fn what_a_plugin_object_lacks_or_pins_stalls_it_and_the_version_before_serves_on
     );
     alone.want("podset", json!({"source": {"configMap": "podset-a"}, "digest": "2"}));
     alone.comes_up("podset", "2");
+    alone.want("podset", json!({"source": {"configMap": "podset-a"}, "digest": "3"}));
+    alone.settle();
+    assert_eq!(alone.ready("podset"), "False DigestMismatch", "no other component serves than the pinned one");
+    alone.want("podset", json!({"source": {"configMap": "podset-a"}, "digest": "2"}));
+    alone.comes_up("podset", "2");
     assert_eq!((alone.ready("podset"), alone.shows("podset", "/digest")), ("True Serving".into(), &json!("2")));
     alone.source_gone("podset-a");
     alone.settle();
