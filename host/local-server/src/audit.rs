@@ -37,6 +37,7 @@ pub(crate) struct Received {
 impl AuditLog {
     /// Opens a log; lines of earlier starts stay.
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        file::ensure_ours(path)?;
         let file = file::append(path)
             .with_context(|| format!("open the audit log {}: does its folder exist?", path.display()))?;
         Ok(Self { file: Mutex::new(file) })

@@ -140,6 +140,7 @@ impl Server {
     /// # Errors
     /// Why the file cannot be written.
     pub fn write_kubeconfig(&self, path: &Path) -> Result<()> {
+        file::ensure_ours(path)?;
         file::replace(path, self.kubeconfig.as_bytes())
     }
 
