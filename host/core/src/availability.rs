@@ -1,6 +1,9 @@
 //! Whether an object is available, by its status. Nothing here decides what follows from that.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::object::Object;
 
@@ -24,7 +27,7 @@ struct Spec {
 #[serde(default, rename_all = "camelCase")]
 struct Status {
     observed_generation: Option<i64>,
-    conditions: Option<Vec<Condition>>,
+    conditions: Conditions,
     ready_replicas: i64,
     number_ready: i64,
     desired_number_scheduled: i64,
@@ -36,6 +39,38 @@ struct Condition {
     r#type: String,
     status: String,
     observed_generation: Option<i64>,
+}
+
+/// Those of the names that count: who may write a status may write a million others.
+#[derive(Default)]
+struct Conditions(Vec<Condition>);
+
+impl<'de> Deserialize<'de> for Conditions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Few;
+        impl<'de> Visitor<'de> for Few {
+            type Value = Conditions;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of conditions")
+            }
+
+            fn visit_unit<E>(self) -> Result<Conditions, E> {
+                Ok(Conditions::default())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Conditions, A::Error> {
+                let mut few = Vec::new();
+                while let Some(condition) = list.next_element::<Condition>()? {
+                    if CONDITIONS.contains(&condition.r#type.as_str()) {
+                        few.push(condition);
+                    }
+                }
+                Ok(Conditions(few))
+            }
+        }
+        deserializer.deserialize_any(Few)
+    }
 }
 
 /// Whether an object is available: it is not being deleted, its status is of its newest generation, and those of its
@@ -53,8 +88,7 @@ fn compute(object: &Object) -> bool {
     if object.deleting || !observed.status.as_ref().is_none_or(|status| is_current(status.observed_generation)) {
         return false;
     }
-    let conditions = observed.status.iter().flat_map(|status| &status.conditions).flatten();
-    let mut conditions = conditions.filter(|condition| CONDITIONS.contains(&condition.r#type.as_str())).peekable();
+    let mut conditions = observed.status.iter().flat_map(|status| &status.conditions.0).peekable();
     if conditions.peek().is_some() {
         return conditions.all(|condition| condition.status == "True" && is_current(condition.observed_generation));
     }
@@ -76,6 +110,16 @@ mod tests {
 
     use super::*;
     use crate::object::Interner;
+
+    #[test]
+    fn p18_a_million_conditions_of_others_take_no_more_than_their_text() {
+        let conditions = [vec![json!({}); 100_000], vec![json!({"type": "Ready", "status": "True"})]].concat();
+        let object = json!({"apiVersion": "example.com/v1", "kind": "A", "metadata": {"name": "a", "namespace": "b", "uid": "u",
+            "resourceVersion": "1"}, "status": {"conditions": conditions}});
+        let object = Object::decode(object.to_string().as_bytes(), &mut Interner::default()).unwrap();
+        let (count, is_available) = crate::allocations::counted(|| is_available(&object, &mut 0));
+        assert!(is_available && count.peak_bytes < 100_000, "{} bytes", count.peak_bytes);
+    }
 
     #[track_caller]
     fn check(api_version: &str, kind: &str, rest: &Value, expected: bool) {

@@ -1,10 +1,11 @@
 //! Equality of JSON values as the API server stores them. `json/compare.rs`, `json/level.rs` and `json/patch.rs`
-//! compare texts without trees.
+//! compare texts without trees, and `json/object_text.rs` makes one.
 
 use serde_json::{Number, Value};
 
 pub(crate) mod compare;
 pub(crate) mod level;
+pub(crate) mod object_text;
 pub(crate) mod patch;
 
 /// Whether two values are equal to the API server, which stores 1.0 as 1.
@@ -22,7 +23,7 @@ pub fn is_same(one: &Value, other: &Value) -> bool {
     }
 }
 
-fn is_same_number(one: &Number, other: &Number) -> bool {
+pub(crate) fn is_same_number(one: &Number, other: &Number) -> bool {
     // Integers are compared as integers: a float cannot represent the large ones.
     one == other || ((one.is_f64() || other.is_f64()) && one.as_f64() == other.as_f64())
 }

@@ -2,17 +2,24 @@
 //! smallest JSON merge patch, or none if nothing would change (X5). The host stamps times and observedGeneration (X6).
 
 use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use self::conditions::{Conditions, Live};
+use self::difference::difference;
 use crate::contract::{Condition, ConditionStatus};
-use crate::json::compare::Comparison;
 use crate::json::level::{Level, Member, member};
+use crate::json::object_text::ObjectText;
 use crate::manifest::CustomResource;
 use crate::object::{Kind, Object};
 use crate::time::{self, Now};
+
+mod conditions;
+mod difference;
 
 /// The host's condition of an object that makes no progress, as in kstatus; absent otherwise.
 pub const STALLED: &str = "Stalled";
@@ -103,57 +110,59 @@ pub fn patch(primary: &Object, manager: &str, shape: StatusShape, wanted: &Wante
         return None;
     }
     let live = live_status(primary);
-    let before = conditions_of(&live);
     // Most calls want what is there, so that nothing asks who owns it.
     let owned = LazyCell::new(|| Owned::of(primary, manager));
-    let mut changes = Map::new();
+    let mut changes: BTreeMap<&str, String> = BTreeMap::new();
     if let Some(fields) = wanted.fields {
         let is_of_guest = |name: &str| name != "conditions" && name != "observedGeneration";
-        // Read on the event loop, however deep the guest's status is.
-        let mut comparison = Comparison::new(2 * primary.status().map_or(0, str::len));
         for (name, value) in fields.iter().filter(|(name, _)| is_of_guest(name)) {
-            difference(member(&live, name), value, name, &mut comparison, &mut changes);
+            if let Some(change) = difference(member(&live, name), value) {
+                changes.insert(name, change);
+            }
         }
         for (name, _) in live.iter().filter(|(name, _)| is_of_guest(name) && !fields.contains_key(&**name)) {
             if owned.has_field(name) {
-                changes.insert(name.to_string(), Value::Null);
+                changes.insert(name, "null".to_owned());
             }
         }
-        let generation = member(&live, "observedGeneration").map(RawValue::get);
-        if shape.observed_generation && generation != Some(&*wanted.generation.to_string()) {
-            changes.insert("observedGeneration".to_owned(), json!(wanted.generation));
+        let (has, generation) = (member(&live, "observedGeneration").map(RawValue::get), wanted.generation.to_string());
+        if shape.observed_generation && has != Some(&*generation) {
+            changes.insert("observedGeneration", generation);
         }
     }
+    let mut replaces_others = false;
     if shape.conditions || wanted.conditions.is_some_and(|conditions| !conditions.is_empty()) {
+        let guests = wanted.conditions.into_iter().flatten().map(|condition| &*condition.name);
+        let before = Conditions::of(&live, guests.chain([STALLED, READY, RECONCILING, EVICTING]));
         let generation = shape.condition_generation.then_some(wanted.generation);
-        if let Some(after) = conditions(&before, |name| owned.has_condition(name), wanted, generation, now) {
-            changes.insert("conditions".to_owned(), Value::Array(after));
+        if let Some(after) = changed(&before, |name| owned.has_condition(name), wanted, generation, now) {
+            changes.insert("conditions", after);
+            // A merge patch replaces the whole list, so another writer's change must be a conflict.
+            replaces_others = has_foreign_condition(&before, &owned, wanted);
         }
     }
-    if changes.is_empty() {
-        return None;
-    }
+    let mut status = ObjectText::default();
+    changes.iter().for_each(|(name, change)| status.push(name, change));
+    let status = status.finish()?;
     let mut metadata = json!({"uid": &*primary.uid});
-    // A merge patch replaces the whole list, so another writer's change must be a conflict.
-    let replaces_others = || changes.contains_key("conditions") && has_foreign_condition(&before, &owned, wanted);
-    if wanted.at_version || replaces_others() {
+    if wanted.at_version || replaces_others {
         metadata["resourceVersion"] = json!(primary.resource_version.0.to_string());
     }
-    Some(json!({"metadata": metadata, "status": changes}).to_string().into())
+    Some(format!(r#"{{"metadata":{metadata},"status":{status}}}"#).into())
 }
 
 /// Whether another manager has a condition on this object.
-fn has_foreign_condition(live: &[Value], owned: &Owned<'_>, wanted: &Wanted<'_>) -> bool {
+fn has_foreign_condition(live: &Conditions<'_>, owned: &Owned<'_>, wanted: &Wanted<'_>) -> bool {
     let is_ours = |name: &str| {
         is_of_host(name) || owned.has_condition(name) || wanted.conditions.into_iter().flatten().any(|c| c.name == name)
     };
-    live.iter().any(|condition| !is_ours(condition["type"].as_str().unwrap_or_default()))
+    live.any(|condition| !is_ours(&condition.name))
 }
 
 /// Whether the object has the condition [`STALLED`] with this reason and message.
 pub fn shows_stalled(primary: &Object, reason: &str, message: &str) -> bool {
-    find(&conditions_of(&live_status(primary)), STALLED).is_some_and(|condition| {
-        condition["status"] == "True" && condition["reason"] == reason && condition["message"] == message
+    Conditions::of(&live_status(primary), [STALLED]).find(STALLED).is_some_and(|condition| {
+        (&*condition.status, &*condition.reason, &*condition.message) == ("True", reason, message)
     })
 }
 
@@ -167,15 +176,12 @@ fn members_of(text: &str) -> Vec<Member<'_>> {
     serde_json::from_str(text).ok().and_then(members).unwrap_or_default()
 }
 
-fn conditions_of(live: &[Member<'_>]) -> Vec<Value> {
-    member(live, "conditions").and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default()
-}
-
 /// The field set of our manager in the status.
 #[derive(Default)]
 struct Owned<'a> {
     fields: Vec<Member<'a>>,
-    conditions: Vec<Member<'a>>,
+    /// Types.
+    conditions: BTreeSet<String>,
 }
 
 impl<'a> Owned<'a> {
@@ -185,7 +191,9 @@ impl<'a> Owned<'a> {
         let within =
             |members: &[Member<'a>], name| member(members, name).map_or_else(Vec::new, |of| members_of(of.get()));
         let fields = within(&all, "f:status");
-        Self { conditions: within(&fields, "f:conditions"), fields }
+        let keys = within(&fields, "f:conditions");
+        let name = |key: &str| Some(serde_json::from_str::<Keys>(key.strip_prefix("k:")?).ok()?.name);
+        Self { conditions: keys.iter().filter_map(|(key, _)| name(key)).collect(), fields }
     }
 
     fn has_field(&self, name: &str) -> bool {
@@ -194,60 +202,26 @@ impl<'a> Owned<'a> {
 
     /// Whether it has the condition of this type.
     fn has_condition(&self, name: &str) -> bool {
-        member(&self.conditions, &format!("k:{}", json!({"type": name}))).is_some()
+        self.conditions.contains(name)
     }
 }
 
-/// Adds to `changes` what makes `live` equal to `wanted` under `name`. As in a merge patch, null means absent. What takes too
-/// long to compare counts as different.
-fn difference(
-    live: Option<&RawValue>,
-    wanted: &Value,
-    name: &str,
-    comparison: &mut Comparison,
-    changes: &mut Map<String, Value>,
-) {
-    let Some(live) = live.filter(|live| live.get() != "null") else {
-        if !wanted.is_null() {
-            changes.insert(name.to_owned(), wanted.clone());
-        }
-        return;
-    };
-    let is_same = match (wanted, live.get().starts_with('{')) {
-        (Value::Object(wanted), true) => match comparison.level(live).into_members() {
-            Some(live) => {
-                let mut inner = Map::new();
-                for (name, value) in wanted {
-                    difference(member(&live, name), value, name, comparison, &mut inner);
-                }
-                for (name, _) in live.iter().filter(|(name, _)| !wanted.contains_key(&**name)) {
-                    inner.insert(name.to_string(), Value::Null);
-                }
-                if !inner.is_empty() {
-                    changes.insert(name.to_owned(), Value::Object(inner));
-                }
-                return;
-            }
-            None => false,
-        },
-        (Value::Object(_), false) | (_, true) => false,
-        (wanted, false) => {
-            serde_json::from_str::<&RawValue>(&wanted.to_string()).is_ok_and(|wanted| comparison.is_same(live, wanted))
-        }
-    };
-    if !is_same {
-        changes.insert(name.to_owned(), wanted.clone());
-    }
+/// What identifies a condition in a field set.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    #[serde(rename = "type")]
+    name: String,
 }
 
 /// The wanted conditions, or None when they are those `before`.
-fn conditions(
-    before: &[Value],
+fn changed(
+    before: &Conditions<'_>,
     owned: impl Fn(&str) -> bool,
     wanted: &Wanted<'_>,
     generation: Option<i64>,
     now: Now,
-) -> Option<Vec<Value>> {
+) -> Option<String> {
     let of_host = |name: &str, status, reason: &str, message: &str| Condition {
         name: name.to_owned(),
         status,
@@ -264,51 +238,56 @@ fn conditions(
     let all: Vec<&Condition> = guests.chain(&unready).chain(&reconciling).chain(&stalled).chain(&evicting).collect();
     // A failed call leaves the guest's conditions alone; the host's own always follow the state.
     let has_hosts_ready = wanted.stalled.is_none() && is_unready_by_host(before);
-    let is_obsolete = |condition: &Value| {
-        let name = condition["type"].as_str().unwrap_or_default();
+    let is_obsolete = |condition: &Live<'_>| {
+        let name = &*condition.name;
         let follows_state = name == EVICTING || (name == RECONCILING && wanted.stalled.is_some());
         let may_be_ours = follows_state || wanted.conditions.is_some();
         let is_hosts = match name {
             STALLED => true,
             // Where the list is not a map by type, the API server does not say whose a condition is.
-            EVICTING => condition["reason"] == BLOCKED,
+            EVICTING => condition.reason == BLOCKED,
             READY => has_hosts_ready,
             _ => false,
         };
         !all.iter().any(|found| found.name == name) && (wanted.is_whole || is_hosts || (may_be_ours && owned(name)))
     };
     let is_there = |condition: &&Condition| {
-        find(before, &condition.name).is_some_and(|live| is_stamped(live, condition, generation))
+        before.find(&condition.name).is_some_and(|live| is_stamped(live, condition, generation))
     };
-    if all.iter().all(is_there) && !before.iter().any(is_obsolete) {
+    if all.iter().all(is_there) && !before.any(is_obsolete) {
         return None;
     }
-    let mut after: Vec<Value> = before.iter().filter(|condition| !is_obsolete(condition)).cloned().collect();
-    for condition in all {
-        let place = after.iter().position(|found| found["type"] == condition.name);
-        let live = place.map(|place| &after[place]);
-        let stamped = stamp(condition, live, generation, now);
-        match place {
-            Some(place) => after[place] = stamped,
-            None => after.push(stamped),
+    let (mut after, mut rest) = (String::from("["), all.clone());
+    let mut push = |text: &str| {
+        if after.len() > 1 {
+            after.push(',');
         }
-    }
+        after.push_str(text);
+    };
+    // Each takes the place of the first of its type.
+    before.each(|live, text| match rest.iter().position(|condition| condition.name == live.name) {
+        Some(place) => push(&stamp(rest.remove(place), Some(live), generation, now).to_string()),
+        None if is_obsolete(live) => {}
+        None => push(text.get()),
+    });
+    rest.into_iter().for_each(|condition| push(&stamp(condition, None, generation, now).to_string()));
+    after.push(']');
     Some(after)
 }
 
 /// Reason and message of the [`READY`] that the host sets for a stalled object, and until the next outcome when that is
 /// retried: unless the guest's own is False already, or it is another manager's.
 fn unready_by_host<'a>(
-    before: &[Value],
+    before: &Conditions<'_>,
     owned: impl Fn(&str) -> bool,
     wanted: &Wanted<'a>,
 ) -> Option<(&'a str, &'a str)> {
-    let live = find(before, READY);
+    let live = before.find(READY);
     let is_hosts = is_unready_by_host(before);
     let own = wanted.conditions.and_then(|guests| guests.iter().find(|guest| guest.name == READY));
     let guests_is_false = match (wanted.conditions, own) {
         (Some(_), own) => own.is_some_and(|guest| guest.status == ConditionStatus::False),
-        (None, _) => live.is_some_and(|ready| ready["status"] == "False") && !is_hosts,
+        (None, _) => live.is_some_and(|ready| ready.status == "False") && !is_hosts,
     };
     // The API server records managers of single conditions only where the list is a map.
     let is_anothers = live.is_some() && own.is_none() && !is_hosts && wanted.reports_progress && !owned(READY);
@@ -318,26 +297,24 @@ fn unready_by_host<'a>(
 
 /// Whether the host has set the live [`READY`]: it has the reason and message of [`STALLED`] beside it, or is of a retry
 /// after that.
-fn is_unready_by_host(live: &[Value]) -> bool {
-    let is_of_stall = |ready: &Value| {
-        find(live, STALLED)
-            .is_some_and(|stalled| (&ready["reason"], &ready["message"]) == (&stalled["reason"], &stalled["message"]))
+fn is_unready_by_host(live: &Conditions<'_>) -> bool {
+    let is_of_stall = |ready: &Live<'_>| {
+        live.find(STALLED).is_some_and(|stalled| (&ready.reason, &ready.message) == (&stalled.reason, &stalled.message))
     };
-    let is_hosts = |ready: &Value| ready["status"] == "False" && (ready["reason"] == RETRYING || is_of_stall(ready));
-    find(live, READY).is_some_and(is_hosts)
-}
-
-fn find<'a>(conditions: &'a [Value], name: &str) -> Option<&'a Value> {
-    conditions.iter().find(|condition| condition["type"] == name)
+    let is_hosts = |ready: &Live<'_>| ready.status == "False" && (ready.reason == RETRYING || is_of_stall(ready));
+    live.find(READY).is_some_and(is_hosts)
 }
 
 /// Whether [`stamp`] would change nothing.
-fn is_stamped(live: &Value, Condition { name, status, reason, message }: &Condition, generation: Option<i64>) -> bool {
-    let texts = [("type", &**name), ("status", status.as_str()), ("reason", reason), ("message", message)];
-    texts.iter().all(|(field, text)| live[field] == *text)
-        && live["lastTransitionTime"].is_string()
-        && live.get("observedGeneration").map(Value::as_i64) == generation.map(Some)
-        && live.as_object().is_some_and(|live| live.len() == texts.len() + 1 + usize::from(generation.is_some()))
+fn is_stamped(
+    live: &Live<'_>,
+    Condition { name, status, reason, message }: &Condition,
+    generation: Option<i64>,
+) -> bool {
+    let wanted = (&**name, status.as_str(), &**reason, &**message);
+    (&*live.name, &*live.status, &*live.reason, &*live.message) == wanted
+        && live.generation == generation
+        && live.is_plain()
 }
 
 /// The guest's `Ready` for which the host sets [`RECONCILING`].
@@ -351,9 +328,9 @@ fn unready<'a>(wanted: &Wanted<'a>) -> Option<&'a Condition> {
 }
 
 /// The JSON of a condition. One of unchanged status keeps its time, so that it equals the live one.
-pub fn stamp(condition: &Condition, live: Option<&Value>, generation: Option<i64>, now: Now) -> Value {
-    let same_status = live.filter(|live| live["status"] == condition.status.as_str());
-    let since = same_status.and_then(|live| live["lastTransitionTime"].as_str()).map(str::to_owned);
+fn stamp(condition: &Condition, live: Option<&Live<'_>>, generation: Option<i64>, now: Now) -> Value {
+    let same_status = live.filter(|live| live.status == condition.status.as_str());
+    let since = same_status.and_then(|live| live.since.as_deref()).map(str::to_owned);
     let mut stamped = json!({
         "type": condition.name,
         "status": condition.status.as_str(),

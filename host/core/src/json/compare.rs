@@ -110,7 +110,7 @@ impl Comparison {
                     (None, _) => false,
                 })
             }
-            (_, Level::Object(_)) => false,
+            (_, Level::Object(_) | Level::Wide) => false,
             _ => comparison.is_same(live, patch),
         })
     }

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::body;
+use super::parsing::Parsing;
 use super::prepared::PreparedChild;
 use crate::contract::Handling;
+use crate::digest::fingerprint;
 use crate::json::compare::Comparison;
 use crate::json::level::Level;
-use crate::object::{Object, ObjectRef};
+use crate::object::{Object, ObjectRef, Verdict};
 use crate::well_known::{AGGREGATE_LABEL, HOST, MANAGED_BY_LABEL, OWNER_UID_LABEL, PART_OF_LABEL, PLUGIN};
 use crate::write::{Precondition, WriteOp};
 
@@ -72,18 +74,45 @@ fn is_of_host(live: &Object) -> bool {
 /// the object at the same time.
 ///
 /// A child that is changed in place gets its fields at once. Another is not changed: when it has every wanted field it
-/// counts as created from them, else as created from something else, and `update` of its kind says when it is replaced.
-pub(super) fn adopt(child: &PreparedChild, primary: &Object, live: &Object, parsed_bytes: &mut usize) -> WriteOp {
+/// counts as created from them, else as created from something else, and `update` of its kind says when it is replaced. None
+/// when that is not compared yet, for want of budget.
+pub(super) fn adopt(child: &PreparedChild, primary: &Object, live: &Object, parsing: &mut Parsing) -> Option<WriteOp> {
     let body = match &child.body {
         Some(body) => Arc::clone(&body.text),
         None => {
-            *parsed_bytes += live.json().len() + child.object.len();
-            let is_wanted = child.handling == Handling::Managed && is_as_wanted(child, live);
+            let is_wanted = match live.verdict(fingerprint_of(child)) {
+                _ if child.handling != Handling::Managed => false,
+                Some(verdict) => verdict == Verdict::Same,
+                None if !parsing.allows(size(child, live)) => return None,
+                None => is_as_wanted(child, live),
+            };
             body::claim(child, primary, is_wanted.then_some(&*child.hash))
         }
     };
     let only_if = Precondition::Unchanged { uid: Arc::clone(&live.uid), version: live.resource_version };
-    WriteOp::Apply { target: child.target.clone(), body, force: true, only_if, draws: None }
+    Some(WriteOp::Apply { target: child.target.clone(), body, force: true, only_if, draws: None })
+}
+
+/// The bytes that [`adopt`] would parse of an object of which nothing is remembered.
+pub(super) fn bytes(child: &PreparedChild, live: &Object) -> usize {
+    let is_compared = child.adopt && child.body.is_none() && child.handling == Handling::Managed && is_free(live);
+    if is_compared && live.verdict(fingerprint_of(child)).is_none() { size(child, live) } else { 0 }
+}
+
+/// Compares, and lets the object remember the result.
+pub(super) fn remember(child: &PreparedChild, live: &Object) {
+    if bytes(child, live) > 0 {
+        let verdict = if is_as_wanted(child, live) { Verdict::Same } else { Verdict::Differs };
+        live.remember_verdict(fingerprint_of(child), verdict);
+    }
+}
+
+fn size(child: &PreparedChild, live: &Object) -> usize {
+    live.json().len() + child.object.len()
+}
+
+fn fingerprint_of(child: &PreparedChild) -> u128 {
+    fingerprint(&["adopt", &child.hash])
 }
 
 fn is_as_wanted(child: &PreparedChild, live: &Object) -> bool {

@@ -131,17 +131,20 @@ pub fn compare_beforehand(prepared: &Prepared, manager: &str, snapshot: &Snapsho
         .iter()
         .flatten()
         .filter_map(|child| Some((child, child.body.as_ref()?, live(&child.target)?)));
+    let to_adopt = prepared.children.iter().flatten().filter_map(|child| Some((child, live(&child.target)?)));
     let acted_on = prepared.actions.iter().filter_map(|it| Some((&it.action, live(&it.target)?)));
     let of_child = |(child, body, live): (&PreparedChild, &Body, &Arc<Object>)| {
         applied::bytes(live, body, manager) + exact::bytes(child, body, live)
     };
-    let of_children: usize = in_place.clone().map(of_child).sum();
+    let of_adopted: usize = to_adopt.clone().map(|(child, live)| adoption::bytes(child, live)).sum();
+    let of_children = of_adopted + in_place.clone().map(of_child).sum::<usize>();
     let of_actions: usize = acted_on.clone().map(|(action, live)| actions::bytes(action, live, manager)).sum();
     if of_children > LOOP_BYTES {
         for (child, body, live) in in_place {
             applied::remember(live, body, &child.generated, manager);
             exact::remember(child, body, live);
         }
+        to_adopt.for_each(|(child, live)| adoption::remember(child, live));
     }
     if of_actions > LOOP_BYTES {
         acted_on.for_each(|(action, live)| actions::remember(action, live, manager));
@@ -190,8 +193,10 @@ impl<'a> Comparison<'a> {
         match self.finder.find(child) {
             Found::Live(live) => return self.compare_live(child, live),
             Found::Taken(live) if child.adopt && adoption::is_free(live) => {
-                let adopt = adoption::adopt(child, self.finder.primary, live, &mut self.diff.parsing.bytes);
-                self.write(child, adopt);
+                match adoption::adopt(child, self.finder.primary, live, &mut self.diff.parsing) {
+                    Some(adopt) => self.write(child, adopt),
+                    None => (self.diff.waits, self.diff.unsure) = (true, true),
+                }
             }
             Found::Taken(live) => self.refuse(child, Taken::new(live, Arc::clone(&child.key))),
             Found::Terminating => self.diff.waits = true,

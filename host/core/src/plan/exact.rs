@@ -1,9 +1,9 @@
 //! Maps that a child owns as a whole, such as a ConfigMap's `data`: server-side apply leaves members of other managers in
 //! them, so the host removes these with a patch. Nothing here compares what the plugin does want.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::actions::Memory;
@@ -12,7 +12,8 @@ use super::parsing::Parsing;
 use super::prepared::{Body, Exact, PreparedChild};
 use crate::contract::{Child, GuestFault, PatchKind};
 use crate::digest::fingerprint;
-use crate::json::level::{Level, Member, member};
+use crate::json::level::{Level, member};
+use crate::json::object_text::ObjectText;
 use crate::object::{Object, Verdict};
 use crate::projection::path;
 use crate::write::{Precondition, WriteOp};
@@ -116,24 +117,48 @@ fn fingerprint_of(child: &PreparedChild, body: &Body) -> u128 {
 fn patch(child: &PreparedChild, body: &Body, live: &Object) -> Option<String> {
     let live: &RawValue = serde_json::from_str(live.json()).ok()?;
     let wanted: &RawValue = serde_json::from_str(&body.text).ok()?;
-    let mut patch = Value::Null;
-    for path in child.exact.paths.iter() {
-        let path = path::parse(path).expect("prepare has parsed this path");
-        let Some(found) = members_at(live, &path) else { continue };
-        let wanted = members_at(wanted, &path).unwrap_or_default();
-        let is_generated =
-            |name: &str| path == ["data"] && child.generated.iter().any(|own| own.keys().any(|key| key == name));
-        let is_wanted = |name: &str| member(&wanted, name).is_some() || is_generated(name);
-        for (name, _) in found.iter().filter(|(name, _)| !is_wanted(name)) {
-            let place = path.iter().fold(&mut patch, |place, member| &mut place[member.as_str()]);
-            place[&**name] = Value::Null;
-        }
-    }
-    (!patch.is_null()).then(|| patch.to_string())
+    let parsed = child.exact.paths.iter().map(|path| path::parse(path).expect("prepare has parsed this path"));
+    let paths: Vec<Vec<String>> = parsed.collect();
+    let is_generated = |name: &str| child.generated.iter().any(|own| own.keys().any(|key| key == name));
+    let paths: Vec<&[String]> = paths.iter().map(Vec::as_slice).collect();
+    removals(live, Some(wanted), &paths, &is_generated, Depth::Object)
 }
 
-/// The members of the object at a path.
-fn members_at<'a>(text: &'a RawValue, path: &[String]) -> Option<Vec<Member<'a>>> {
-    let members = |text| Level::of(text, usize::MAX).into_members();
-    path.iter().try_fold(members(text)?, |found, name| members(member(&found, name)?))
+/// How deep members are: those of `data` may be the host's.
+#[derive(Clone, Copy, PartialEq)]
+enum Depth {
+    Object,
+    Data,
+    Other,
+}
+
+/// What has to go of the values at some paths. Each value on their ways is read once, however many begin with it.
+fn removals(
+    live: &RawValue,
+    wanted: Option<&RawValue>,
+    paths: &[&[String]],
+    is_generated: &dyn Fn(&str) -> bool,
+    depth: Depth,
+) -> Option<String> {
+    let live = Level::of(live, usize::MAX).into_members()?;
+    let wanted = wanted.and_then(|wanted| Level::of(wanted, usize::MAX).into_members()).unwrap_or_default();
+    let is_wanted = |name: &str| member(&wanted, name).is_some() || (depth == Depth::Data && is_generated(name));
+    let is_exact = paths.iter().any(|path| path.is_empty());
+    let mut below: BTreeMap<&str, Vec<&[String]>> = BTreeMap::new();
+    for (name, rest) in paths.iter().filter_map(|path| path.split_first()) {
+        below.entry(name).or_default().push(rest);
+    }
+    let mut patch = ObjectText::default();
+    for (name, value) in &live {
+        if is_exact && !is_wanted(name) {
+            patch.push(name, "null");
+        } else if let Some(paths) = below.get(&**name) {
+            let is_data = depth == Depth::Object && name == "data" && paths.iter().any(|path| path.is_empty());
+            let depth = if is_data { Depth::Data } else { Depth::Other };
+            if let Some(inner) = removals(value, member(&wanted, name), paths, is_generated, depth) {
+                patch.push(name, &inner);
+            }
+        }
+    }
+    patch.finish()
 }

@@ -247,14 +247,87 @@ fn p18_a_status_and_a_field_set_of_the_worst_content_are_compared_in_a_few_times
     }
 }
 
+/// Bytes that a patch takes beside the texts that it is made of.
+#[track_caller]
+fn takes(status: Value, wanted: &Wanted<'_>, most: usize) -> Value {
+    let live = object(status, json!({}));
+    let text = live.json().len();
+    let (count, patch) = counted(|| patch(&live, "mortise/p", FULL, wanted, NOW));
+    assert!(count.peak_bytes.unsigned_abs() < most * text, "{} bytes for {text}", count.peak_bytes);
+    serde_json::from_str::<Value>(&patch.expect("it changes")).unwrap()["status"].take()
+}
+
 #[test]
-fn x5_a_status_of_many_levels_is_compared_as_far_as_objects_have_them_and_differs_beyond() {
-    for (levels, is_patched) in [(30, false), (90, true)] {
-        let nested = (0..levels).fold(json!("x".repeat(10_000)), |inner, _| json!({"a": inner}));
-        let live = object(json!({"n": nested}), json!({}));
-        let fields = map(json!({"n": nested}));
-        let wanted = Wanted { fields: Some(&fields), conditions: Some(&[]), ..NONE };
-        let patch = patch(&live, "mortise/p", StatusShape { observed_generation: false, ..FULL }, &wanted, NOW);
-        assert_eq!(patch.is_some(), is_patched, "{levels} levels");
+fn p18_conditions_of_the_worst_content_are_read_and_kept_in_a_few_times_their_text() {
+    let guests = [ready(ConditionStatus::True)];
+    let wanted = Wanted { conditions: Some(&guests), ..NONE };
+    for item in [json!({}), json!({"": 0}), json!({"type": "x"}), json!(0)] {
+        let patch = takes(json!({"conditions": vec![&item; 100_000]}), &wanted, 8);
+        let after = patch["conditions"].as_array().unwrap();
+        assert_eq!((after.len(), &after[0]), (100_001, &item), "others' conditions stay");
+        assert_eq!(after[100_000]["type"], "Ready");
+    }
+    let shown = object(json!({"conditions": vec![json!({"": 0}); 100_000]}), json!({}));
+    let (count, is_shown) = counted(|| shows_stalled(&shown, "a", "b"));
+    assert!(!is_shown && count.peak_bytes < 10_000, "{} bytes", count.peak_bytes);
+}
+
+#[test]
+fn p18_members_that_nobody_wants_any_more_are_removed_in_a_few_times_their_text() {
+    let theirs: Map<String, Value> = (0..100_000).map(|number| (format!("{number:x}"), json!(0))).collect();
+    let fields = map(json!({"n": {}}));
+    let wanted = Wanted { fields: Some(&fields), ..NONE };
+    let patch = takes(json!({"n": theirs}), &wanted, 16);
+    assert_eq!(patch["n"].as_object().unwrap().len(), 100_000);
+    assert!(patch["n"]["1f"].is_null());
+}
+
+#[test]
+fn x5_a_status_is_compared_to_its_end_however_many_levels_it_has() {
+    for levels in [30, 90] {
+        let nested = |inner: Value| (0..levels).fold(inner, |inner, _| json!({"a": inner}));
+        let live = object(json!({"n": nested(json!({"x": "x".repeat(10_000), "y": 1}))}), json!({}));
+        let patched = |inner: Value| {
+            let fields = map(json!({"n": nested(inner)}));
+            let wanted = Wanted { fields: Some(&fields), conditions: Some(&[]), ..NONE };
+            patch(&live, "mortise/p", StatusShape { observed_generation: false, ..FULL }, &wanted, NOW)
+        };
+        assert_eq!(patched(json!({"x": "x".repeat(10_000), "y": 1})), None, "{levels} levels");
+        let text = patched(json!({"x": "x".repeat(10_000)})).expect("a member has to go");
+        let change: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(change["status"]["n"], nested(json!({"y": null})), "{levels} levels");
+    }
+}
+
+#[test]
+fn x5_numbers_are_compared_as_the_api_server_stores_them_and_nulls_are_absent() {
+    for (live, wanted, change) in [
+        (json!({"n": 1}), json!({"n": 1.0}), Value::Null),
+        (json!({"n": [1, {"a": 2.0}]}), json!({"n": [1.0, {"a": 2}]}), Value::Null),
+        (json!({"n": [1, 2]}), json!({"n": [1]}), json!({"n": [1]})),
+        (json!({"n": [1]}), json!({"n": [1, 2]}), json!({"n": [1, 2]})),
+        (json!({"n": [{"a": 1, "b": 2}]}), json!({"n": [{"a": 1}]}), json!({"n": [{"a": 1}]})),
+        (json!({"n": [{"a": 1}]}), json!({"n": [{"a": 1, "b": 2}]}), json!({"n": [{"a": 1, "b": 2}]})),
+        (
+            json!({"n": 9_007_199_254_740_993_u64}),
+            json!({"n": 9_007_199_254_740_992_u64}),
+            json!({"n": 9_007_199_254_740_992_u64}),
+        ),
+        (json!({}), json!({"n": null}), Value::Null),
+        (json!({"n": null}), json!({"n": null}), Value::Null),
+        (json!({"n": {"a": 1}}), json!({"n": null}), json!({"n": null})),
+        (json!({"n": {"a": 1}}), json!({"n": {"a": null, "b": null}}), json!({"n": {"a": null}})),
+        (json!({"n": {"a": 1}}), json!({"n": "text"}), json!({"n": "text"})),
+        (json!({"n": "text"}), json!({"n": {"a": 1}}), json!({"n": {"a": 1}})),
+        (json!({"n": true}), json!({"n": false}), json!({"n": false})),
+        (json!({"n": -1}), json!({"n": -1}), Value::Null),
+    ] {
+        let object = object(live.clone(), json!({}));
+        let fields = map(wanted.clone());
+        let wanted_status = Wanted { fields: Some(&fields), ..NONE };
+        let shape = StatusShape { subresource: true, ..StatusShape::default() };
+        let found = patch(&object, "mortise/p", shape, &wanted_status, NOW);
+        let found = found.map_or(Value::Null, |text| serde_json::from_str::<Value>(&text).unwrap()["status"].take());
+        assert_eq!(found, change, "{live} {wanted}");
     }
 }

@@ -182,3 +182,33 @@ fn g9_an_object_with_the_name_of_a_child_is_as_absent_where_the_plugin_may_not_r
     let creates = |op: &WriteOp| op.creates(|_| true);
     assert!(!again.children.iter().any(creates), "what it created is found: {}", shown(&again));
 }
+
+#[test]
+fn q4_what_is_adopted_is_compared_beforehand_and_the_loop_parses_little() {
+    let large = |key: usize| {
+        let mut live = old(pod("a"));
+        live["metadata"]["name"] = json!(format!("old-{key}"));
+        live["metadata"]["uid"] = json!(format!("o-{key}"));
+        live["spec"]["more"] = json!("m".repeat(100_000));
+        live
+    };
+    let child = |key: usize| {
+        let mut object = pod("a");
+        object["metadata"] = json!({"name": format!("old-{key}")});
+        Child { adopt: true, ..child(&key.to_string(), &object) }
+    };
+    let wanted = outcome((0..20).map(child).collect());
+    let spec = adopting();
+    let prepared = prepare(&spec, &primary(), &wanted, None).unwrap();
+    let kinds = [Kind::new("v1", "Pod"), Kind::new("v1", "ConfigMap")];
+    let snapshot = Snapshot::of(&kinds, (0..20).map(large).map(decode));
+    let plan = || compared(&prepared, &spec, &snapshot, (&mut Applied::new(), &mut Sent::new()));
+    let alone = plan();
+    assert!(alone.children.is_empty() && alone.parsing.is_unfinished && alone.waits, "in doubt nothing is adopted");
+    assert_eq!(alone.parsing.bytes, 0);
+    compare_beforehand(&prepared, MANAGER, &snapshot);
+    let known = plan();
+    assert!(!known.parsing.is_unfinished && !known.waits && known.parsing.bytes == 0);
+    let is_current = |op: &WriteOp| matches!(op, WriteOp::Apply { body, .. } if body.contains("mortise.dev/desired"));
+    assert!(known.children.len() == 20 && known.children.iter().all(is_current), "{:?}", known.children);
+}
