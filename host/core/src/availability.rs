@@ -1,10 +1,9 @@
 //! Whether an object is available, by its status. Nothing here decides what follows from that.
 
-use std::fmt;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-
+use crate::json::level::each_item;
 use crate::object::Object;
 
 /// The conditions of availability. When an object has both, both must be True.
@@ -12,9 +11,10 @@ const CONDITIONS: [&str; 2] = ["Ready", "Available"];
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Observed {
+struct Observed<'a> {
     spec: Spec,
-    status: Option<Status>,
+    #[serde(borrow)]
+    status: Option<Status<'a>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -25,9 +25,10 @@ struct Spec {
 
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
-struct Status {
+struct Status<'a> {
     observed_generation: Option<i64>,
-    conditions: Conditions,
+    #[serde(borrow)]
+    conditions: Option<&'a RawValue>,
     ready_replicas: i64,
     number_ready: i64,
     desired_number_scheduled: i64,
@@ -41,36 +42,16 @@ struct Condition {
     observed_generation: Option<i64>,
 }
 
-/// Those of the names that count: who may write a status may write a million others.
-#[derive(Default)]
-struct Conditions(Vec<Condition>);
-
-impl<'de> Deserialize<'de> for Conditions {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Few;
-        impl<'de> Visitor<'de> for Few {
-            type Value = Conditions;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of conditions")
-            }
-
-            fn visit_unit<E>(self) -> Result<Conditions, E> {
-                Ok(Conditions::default())
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Conditions, A::Error> {
-                let mut few = Vec::new();
-                while let Some(condition) = list.next_element::<Condition>()? {
-                    if CONDITIONS.contains(&condition.r#type.as_str()) {
-                        few.push(condition);
-                    }
-                }
-                Ok(Conditions(few))
-            }
-        }
-        deserializer.deserialize_any(Few)
-    }
+/// Those of the names that count: who may write a status may write a million others. None when one cannot be read.
+fn relevant(list: Option<&RawValue>) -> Option<Vec<Condition>> {
+    let (mut few, mut is_read) = (Vec::new(), true);
+    list.into_iter().for_each(|list| {
+        each_item(list, |text| match serde_json::from_str::<Condition>(text.get()) {
+            Ok(condition) if CONDITIONS.contains(&condition.r#type.as_str()) => few.push(condition),
+            read => is_read &= read.is_ok(),
+        });
+    });
+    is_read.then_some(few)
 }
 
 /// Whether an object is available: it is not being deleted, its status is of its newest generation, and those of its
@@ -83,14 +64,18 @@ pub fn is_available(object: &Object, parsed_bytes: &mut usize) -> bool {
 }
 
 fn compute(object: &Object) -> bool {
-    let Ok(observed) = serde_json::from_str::<Observed>(object.json()) else { return false };
+    let Ok(observed) = serde_json::from_str::<Observed<'_>>(object.json()) else { return false };
     let is_current = |seen: Option<i64>| seen.is_none_or(|seen| seen >= object.generation);
     if object.deleting || !observed.status.as_ref().is_none_or(|status| is_current(status.observed_generation)) {
         return false;
     }
-    let mut conditions = observed.status.iter().flat_map(|status| &status.conditions.0).peekable();
-    if conditions.peek().is_some() {
-        return conditions.all(|condition| condition.status == "True" && is_current(condition.observed_generation));
+    let Some(conditions) = relevant(observed.status.as_ref().and_then(|status| status.conditions)) else {
+        return false;
+    };
+    if !conditions.is_empty() {
+        return conditions
+            .iter()
+            .all(|condition| condition.status == "True" && is_current(condition.observed_generation));
     }
     let counts = observed.status.as_ref().filter(|status| status.observed_generation.is_some());
     match (object.kind.group(), &*object.kind.kind) {

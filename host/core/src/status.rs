@@ -314,7 +314,7 @@ fn is_stamped(
     let wanted = (&**name, status.as_str(), &**reason, &**message);
     (&*live.name, &*live.status, &*live.reason, &*live.message) == wanted
         && live.generation == generation
-        && live.is_plain()
+        && live.is_plain
 }
 
 /// The guest's `Ready` for which the host sets [`RECONCILING`].

@@ -36,7 +36,7 @@ impl<'a> Secret<'a> {
     /// That of a text.
     ///
     /// # Errors
-    /// It is not a JSON object, or its metadata, annotations or data are none.
+    /// It is not a JSON object. Metadata, annotations or data that are no objects count as absent.
     pub fn read(text: &'a str) -> Result<Self, Error> {
         let mut secret = Self { text, metadata: None, data: None, record: None };
         let mut annotations = None;

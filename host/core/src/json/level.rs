@@ -65,6 +65,31 @@ pub(crate) fn member<'a>(members: &[Member<'a>], name: &str) -> Option<&'a RawVa
     members.binary_search_by(|(of, _)| (**of).cmp(name)).ok().map(|index| members[index].1)
 }
 
+/// Looks at each item of a list, in their order, and keeps none; of what is no list at nothing.
+pub(crate) fn each_item<'a>(list: &'a RawValue, look: impl FnMut(&'a RawValue)) {
+    if list.get().starts_with('[') {
+        let read = serde_json::Deserializer::from_str(list.get()).deserialize_seq(Each(look));
+        read.expect("a raw value is valid");
+    }
+}
+
+struct Each<F>(F);
+
+impl<'de, F: FnMut(&'de RawValue)> Visitor<'de> for Each<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(item) = list.next_element()? {
+            (self.0)(item);
+        }
+        Ok(())
+    }
+}
+
 struct Members(usize);
 
 impl<'de> Visitor<'de> for Members {

@@ -3,13 +3,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::json::level::{Level, Member, member};
+use crate::json::level::{Level, Member, each_item, member};
 
 /// The list, and those conditions of it that were asked for by their type.
 #[derive(Debug)]
@@ -27,14 +25,14 @@ pub(super) struct Live<'t> {
     pub message: Cow<'t, str>,
     pub since: Option<Cow<'t, str>>,
     pub generation: Option<i64>,
-    /// It has these fields and no others.
-    is_plain: bool,
+    /// It has all of these but perhaps a generation, and no other field.
+    pub is_plain: bool,
 }
 
 impl<'t> Conditions<'t> {
     /// Of the members of a status. Of two of one type the first is known.
     pub fn of<'a>(status: &[Member<'t>], names: impl IntoIterator<Item = &'a str>) -> Self {
-        let list = member(status, "conditions").filter(|list| list.get().starts_with('['));
+        let list = member(status, "conditions");
         let mut wanted: BTreeMap<&str, Option<Live<'t>>> = names.into_iter().map(|name| (name, None)).collect();
         let mut found = Self { list, known: BTreeMap::new() };
         found.each(|condition, _| {
@@ -52,10 +50,9 @@ impl<'t> Conditions<'t> {
 
     /// Looks at each condition and its text, in their order. What is no object has no fields.
     pub fn each(&self, mut look: impl FnMut(&Live<'t>, &'t RawValue)) {
-        let Some(list) = self.list else { return };
-        let items = Items(|text: &'t RawValue| look(&Live::read(text), text));
-        // It is a list, since its text is valid and begins as one.
-        let _ = serde_json::Deserializer::from_str(list.get()).deserialize_seq(items);
+        if let Some(list) = self.list {
+            each_item(list, |text| look(&Live::read(text), text));
+        }
     }
 
     /// Whether one of them is so.
@@ -63,23 +60,6 @@ impl<'t> Conditions<'t> {
         let mut found = false;
         self.each(|condition, _| found = found || is_so(condition));
         found
-    }
-}
-
-struct Items<F>(F);
-
-impl<'de, F: FnMut(&'de RawValue)> Visitor<'de> for Items<F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while let Some(item) = list.next_element()? {
-            (self.0)(item);
-        }
-        Ok(())
     }
 }
 
@@ -93,11 +73,6 @@ impl<'t> Live<'t> {
         let [name, status, reason, message, since] = texts;
         let [name, status, reason, message] = [name, status, reason, message].map(Option::unwrap_or_default);
         Self { name, status, reason, message, since, generation, is_plain }
-    }
-
-    /// Whether it has all fields of a stamped condition and no others.
-    pub fn is_plain(&self) -> bool {
-        self.is_plain
     }
 }
 
